@@ -1,0 +1,317 @@
+"""The ledger's vocabulary: every kind of fact, its payload, its schema version, and the one owner that may write it.
+
+Public and versioned. A reader refuses a kind or version that it does not know (``ledger-version``); a store refuses a kind
+from an owner that does not own it.
+"""
+
+from typing import Annotated, ClassVar, Final, Literal
+
+from pydantic import Field
+
+from runner.contract.activation import DigestText, EffectClass, ObjectIdText
+from runner.contract.canonical import Json
+from runner.contract.model import Frozen
+from runner.contract.outcomes import Outcome, Publication, Reason, Retirement, Settlement
+
+Owner = Literal["coordinator", "host", "operations", "invocation", "custody"]
+
+
+class ValueRef(Frozen):
+    """A step value by content. Small ones stand inline, larger ones are the artifact named by ``digest``."""
+
+    digest: DigestText
+    bytes: Annotated[int, Field(ge=0)]
+    """Of the canonical form."""
+    inline: Json = None
+    stored: bool = False
+    """True: the value is an artifact file and ``inline`` is null."""
+
+
+class Usage(Frozen):
+    """Tokens and cost of one model call as the endpoint reported them. None means unknown, never zero."""
+
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cost_usd: float | None = None
+
+
+class Event(Frozen):
+    """The base of all payloads."""
+
+    KIND: ClassVar[str]
+    OWNER: ClassVar[tuple[Owner, ...]]
+    VERSION: ClassVar[int] = 1
+
+
+class DeliveryAccepted(Event):
+    KIND = "delivery.accepted"
+    OWNER = ("coordinator",)
+    activation: DigestText
+    plan: DigestText
+    meaning: DigestText
+    """Digest of the part of the config that carries meaning; its text stands beside it."""
+    meaning_text: Json
+    runner_version: str
+    document: ValueRef
+    """The activation itself, so that any process can go on with the Delivery."""
+
+
+class StepScheduled(Event):
+    KIND = "step.scheduled"
+    OWNER = ("host",)
+
+
+class StepAttemptStarted(Event):
+    KIND = "step.attempt_started"
+    OWNER = ("host",)
+    savepoint: ObjectIdText
+    """The savepoint that the attempt starts from and that a failed attempt returns to."""
+    input: DigestText
+    """Digest of the resolved action (prompt, argv, expression), so that a resumed attempt can be compared."""
+
+
+class SessionStarted(Event):
+    KIND = "session.started"
+    OWNER = ("invocation",)
+    session: str
+    descriptor: Json
+    """The executor descriptor: provider, version, model, and the digests of instructions, tools, scope and schema."""
+    descriptor_digest: DigestText
+
+
+class ModelCalled(Event):
+    """Intent: durable before the request leaves."""
+
+    KIND = "model.called"
+    OWNER = ("invocation",)
+    call: str
+    turn: Annotated[int, Field(ge=1)]
+    request: DigestText
+
+
+class ModelResponded(Event):
+    KIND = "model.responded"
+    OWNER = ("invocation",)
+    call: str
+    provider: str
+    model: str
+    """The model that answered, from the response; empty when there was none."""
+    response: ValueRef | None = None
+    failure: Json = None
+    """The classified failure, when the call failed."""
+    usage: Usage = Usage()
+    duration_s: Annotated[float, Field(ge=0, strict=False)] = 0.0
+
+
+class ToolCalled(Event):
+    """Intent: durable before the tool acts."""
+
+    KIND = "tool.called"
+    OWNER = ("invocation", "operations")
+    call: str
+    tool: str
+    caller: Literal["model", "code", "workflow"]
+    effect: EffectClass
+    key: DigestText
+    """The effect key of durability.md; tools pass it on as an idempotency key."""
+    input: ValueRef
+
+
+class ToolSucceeded(Event):
+    KIND = "tool.succeeded"
+    OWNER = ("invocation", "operations")
+    call: str
+    value: ValueRef
+
+
+class ToolFailed(Event):
+    """A recorded failure is a result: the call is not made again."""
+
+    KIND = "tool.failed"
+    OWNER = ("invocation", "operations")
+    call: str
+    message: str
+
+
+class SessionCompleted(Event):
+    KIND = "session.completed"
+    OWNER = ("invocation",)
+    session: str
+
+
+class SessionFailed(Event):
+    KIND = "session.failed"
+    OWNER = ("invocation",)
+    session: str
+    code: str
+    message: str
+
+
+class ArtifactStored(Event):
+    KIND = "artifact.stored"
+    OWNER = ("host", "invocation", "operations")
+    digest: DigestText
+    bytes: int
+
+
+class OutputValidated(Event):
+    KIND = "output.validated"
+    OWNER = ("host", "invocation", "operations")
+    digest: DigestText
+
+
+class SavepointTaken(Event):
+    KIND = "savepoint.taken"
+    OWNER = ("custody",)
+    savepoint: ObjectIdText
+    tree: ObjectIdText
+    """The git tree of the work files; equal trees mean equal content."""
+    changed: tuple[str, ...] = ()
+    """Paths that differ from the savepoint before; at most 200, ``changed_count`` has the number."""
+    changed_count: int = 0
+    not_captured: tuple[str, ...] = ()
+    """``path: reason``."""
+    role: Literal["baseline", "step", "mid-step", "foreign"]
+
+
+class StepCompleted(Event):
+    KIND = "step.completed"
+    OWNER = ("host",)
+    outcome: str
+    output: ValueRef | None
+    savepoint: ObjectIdText
+
+
+class StepFailed(Event):
+    KIND = "step.failed"
+    OWNER = ("host",)
+    outcome: str
+    """``failure``, ``timeout``, ``cancelled`` or ``budget-exhausted``."""
+    code: str
+    message: str
+    retriable: bool
+    paths: tuple[str, ...] = ()
+    """For a scope violation: each path with the kind of change."""
+    output: ValueRef | None = None
+    savepoint: ObjectIdText
+
+
+class StepSkipped(Event):
+    KIND = "step.skipped"
+    OWNER = ("host",)
+    reason: Literal["needs", "not-chosen", "when", "blocked"]
+
+
+class StepSuperseded(Event):
+    KIND = "step.superseded"
+    OWNER = ("host",)
+    reason: str
+
+
+class DecisionTaken(Event):
+    KIND = "decision.taken"
+    OWNER = ("host",)
+    case: str
+    target: str
+
+
+class CancelRequested(Event):
+    KIND = "cancel.requested"
+    OWNER = ("coordinator",)
+    who: str
+    cause: Literal["request", "delivery-timeout"]
+
+
+class InterventionNeeded(Event):
+    KIND = "intervention.needed"
+    OWNER = ("coordinator",)
+    reason: str
+    detail: str
+
+
+class TerminalProposed(Event):
+    KIND = "terminal.proposed"
+    OWNER = ("coordinator",)
+    outcome: Outcome
+    reason: Reason
+    step: str | None
+    detail: str
+    output: ValueRef | None
+
+
+class ResultPreserved(Event):
+    KIND = "result.preserved"
+    OWNER = ("custody",)
+    tree: ObjectIdText
+    commit: ObjectIdText
+    ref: str
+
+
+class PublicationAsked(Event):
+    KIND = "publication.asked"
+    OWNER = ("custody",)
+    ref: str
+    expected: str
+    new: ObjectIdText
+
+
+class PublicationKnown(Event):
+    KIND = "publication.known"
+    OWNER = ("custody",)
+    publication: Publication
+
+
+class RetirementAuthorized(Event):
+    KIND = "retirement.authorized"
+    OWNER = ("coordinator",)
+    authorization: DigestText
+
+
+class OwnerRetired(Event):
+    KIND = "owner.retired"
+    OWNER = ("host", "invocation", "custody", "coordinator")
+    retirement: Retirement
+
+
+class DeliverySettled(Event):
+    KIND = "delivery.settled"
+    OWNER = ("coordinator",)
+    settlement: Settlement
+
+
+VOCABULARY: Final[dict[str, type[Event]]] = {
+    event.KIND: event
+    for event in (
+        DeliveryAccepted,
+        StepScheduled,
+        StepAttemptStarted,
+        SessionStarted,
+        ModelCalled,
+        ModelResponded,
+        ToolCalled,
+        ToolSucceeded,
+        ToolFailed,
+        SessionCompleted,
+        SessionFailed,
+        ArtifactStored,
+        OutputValidated,
+        SavepointTaken,
+        StepCompleted,
+        StepFailed,
+        StepSkipped,
+        StepSuperseded,
+        DecisionTaken,
+        CancelRequested,
+        InterventionNeeded,
+        TerminalProposed,
+        ResultPreserved,
+        PublicationAsked,
+        PublicationKnown,
+        RetirementAuthorized,
+        OwnerRetired,
+        DeliverySettled,
+    )
+}
+
+STEP_ENDS: Final = frozenset({StepCompleted.KIND, StepFailed.KIND, StepSkipped.KIND, StepSuperseded.KIND})
+"""Exactly one of these ends a step; the store refuses a second for the same step."""

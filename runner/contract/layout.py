@@ -1,0 +1,46 @@
+"""Where a Delivery's files are: one directory, closed, so that it can be moved or copied as a whole. Pure paths."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from runner.contract.ids import DeliveryId
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryLayout:
+    root: Path
+
+    @property
+    def ledger(self) -> Path:
+        return self.root / "ledger.sqlite"
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.root / "checkpoints.sqlite"
+
+    @property
+    def artifacts(self) -> Path:
+        return self.root / "artifacts"
+
+    @property
+    def store(self) -> Path:
+        """The private bare git store of custody."""
+        return self.root / "store.git"
+
+    @property
+    def fence(self) -> Path:
+        return self.root / "fence.lock"
+
+    @property
+    def owner(self) -> Path:
+        """Who holds the fence; for messages only."""
+        return self.root / "owner.json"
+
+
+def delivery_layout(state_root: Path, delivery: DeliveryId) -> DeliveryLayout:
+    return DeliveryLayout(state_root / "deliveries" / delivery)
+
+
+def leases_dir(state_root: Path) -> Path:
+    """One file per leased worktree, named by device and inode."""
+    return state_root / "leases"

@@ -1,0 +1,203 @@
+"""What is known at the end, and what the public operations answer.
+
+*Known* is a fact that somebody observed; *unknown* is the statement that nobody did. Unknown is never rounded to success,
+failure or "did not start": it has no place in a settlement.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Annotated, Final, Generic, Literal, TypeVar
+
+from pydantic import Field
+
+from runner.contract.activation import DigestText, ObjectIdText
+from runner.contract.canonical import canonical
+from runner.contract.ids import DeliveryId, StepRef
+from runner.contract.model import Frozen
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Known(Generic[T]):
+    value: T
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """``why`` says what kept anybody from observing it."""
+
+    why: str
+
+
+class Outcome(StrEnum):
+    COMPLETED = "completed"
+    INCOMPLETE = "incomplete"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+class Reason(StrEnum):
+    """Why the outcome is what it is. Stable, closed."""
+
+    ALL_STEPS_FINISHED = "all-steps-finished"
+    ROUTED = "routed"
+    STEP_FAILED = "step-failed"
+    STEP_TIMEOUT = "step-timeout"
+    SCOPE_VIOLATION = "scope-violation"
+    ENVIRONMENT_CHANGED = "environment-changed"
+    BUDGET_EXHAUSTED = "budget-exhausted"
+    NOTHING_RAN = "nothing-ran"
+    OUTPUT_INVALID = "output-invalid"
+    BINDING_DRIFT = "binding-drift"
+    RECORDING_UNUSED = "recording-unused"
+    CANCEL_REQUESTED = "cancel-requested"
+    DELIVERY_TIMEOUT = "delivery-timeout"
+
+
+class Publication(Frozen):
+    """``published`` and ``already-at-target`` moved or found the ref at ``new``; ``conflict`` says why it did not."""
+
+    disposition: Literal["published", "already-at-target", "conflict", "not-requested"]
+    ref: str
+    old: str
+    """What the target was before: an object id or ``absent``."""
+    new: str
+    """What the target is now: an object id or ``absent``."""
+    reason: Literal["", "moved", "denied", "checked-out"] = ""
+    """Set exactly for a conflict."""
+
+
+OWNERS: Final = ("host", "invocation", "custody", "coordinator")
+
+
+class Retirement(Frozen):
+    """One owner's fact that nothing of it is live any more. ``authorization`` is the one the coordinator issued."""
+
+    owner: Literal["host", "invocation", "custody", "coordinator"]
+    authorization: DigestText
+
+
+SETTLEMENT_FORMAT: Final = "runner.settlement/1"
+
+
+class Settlement(Frozen):
+    """The immutable end of a Delivery: a closed list without time, usage, attempt or session."""
+
+    format: Literal["runner.settlement/1"] = SETTLEMENT_FORMAT
+    delivery: str
+    activation: DigestText
+    plan: DigestText
+    outcome: Outcome
+    reason: Reason
+    step: str | None
+    """The step whose end decided the outcome, where one did."""
+    output: DigestText | None
+    result_tree: ObjectIdText
+    result_commit: ObjectIdText
+    publication: Publication
+    retirements: Annotated[tuple[Retirement, ...], Field(min_length=4, max_length=4)]
+
+    def to_bytes(self) -> bytes:
+        """The canonical bytes: the same for every later ``execute`` of this Delivery."""
+        return canonical(self.to_json())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settled:
+    settlement: Settlement
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Suspended:
+    """Durable and open; no process is held. ``not_before`` (RFC 3339) is set when the machine or a provider said so."""
+
+    delivery: DeliveryId
+    reason: str
+    detail: str
+    step: StepRef | None = None
+    not_before: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UncertainEffect:
+    """An effect that was begun and whose end nobody observed."""
+
+    step: StepRef
+    call: str
+    tool: str
+    input_text: str
+    key: str
+    since: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NeedsIntervention:
+    """A person must say what happened; nothing was guessed and nothing was repeated."""
+
+    delivery: DeliveryId
+    reason: str
+    detail: str
+    effects: tuple[UncertainEffect, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Busy:
+    """Another driver lives: who and since when (RFC 3339). Nothing was done."""
+
+    delivery: DeliveryId
+    host: str
+    pid: int
+    since: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interrupted:
+    """Stopped at a boundary because the process was asked to; open, continue with ``execute``."""
+
+    delivery: DeliveryId
+    detail: str
+
+
+ExecuteResult = Settled | Suspended | NeedsIntervention | Busy | Interrupted
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CancelAck:
+    """What ``cancel`` found: ``requested`` (a live driver will settle it), ``settled`` (done now) or ``too-late``."""
+
+    delivery: DeliveryId
+    disposition: Literal["requested", "settled", "too-late"]
+    settlement: Settlement | None = None
+
+
+class StepState(Frozen):
+    """One step as ``inspect`` shows it."""
+
+    step: str
+    state: Literal["scheduled", "running", "completed", "failed", "skipped", "superseded"]
+    attempt: int
+    outcome: str | None = None
+    since: str
+    detail: str = ""
+    model_calls: int = 0
+    tool_calls: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+
+
+class DeliveryState(Frozen):
+    """What ``inspect`` answers: read from the ledger without disturbing a driver."""
+
+    delivery: str
+    phase: str
+    outcome: Outcome | None = None
+    reason: Reason | None = None
+    detail: str = ""
+    isolation: str
+    driver: str | None = None
+    """``host:pid`` of the live driver, or None."""
+    accepted_at: str
+    records: int
+    steps: tuple[StepState, ...]
+    settlement: Settlement | None = None
