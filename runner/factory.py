@@ -1,0 +1,189 @@
+"""The creation plane: the only file that wires rooms to each other and to the world.
+
+Owned invariants
+- A failure anywhere disposes what was started, in reverse, and publishes no Runner.
+- Each room gets the narrow protocol of its siblings that it may use, never the sibling itself.
+- Nothing pre-built enters: no native service, callback or raw package; a config is a closed value.
+"""
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Literal
+
+from custody.custodian import Custodian
+from hosts.operations.command import CommandRunner
+from providers.catalogue import factories
+from providers.workspace_tools import WorkspaceToolbox
+from runner.clock import SystemClock
+from runner.contract.activation import Activation
+from runner.contract.config import RunnerFactoryConfig
+from runner.contract.grant import GrantKey
+from runner.contract.ids import DeliveryId
+from runner.contract.layout import delivery_layout
+from runner.contract.outcomes import CancelAck, DeliveryState, ExecuteResult
+from runner.contract.plan import Plan
+from runner.contract.ports import Case, Clock, Observer, Rooms
+from runner.contract.provider import ProviderDescriptor
+from runner.contract.records import Record
+from runner.coordinator.coordinator import Coordinator
+from runner.coordinator.inspection import inspect_delivery, list_deliveries
+from runner.interpreter.interpret import interpret
+from runner.invocation.invoke import Invocation
+from runner.invocation.registry import Registry
+from runner.ledger.store import open_reader
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dependencies:
+    """What the embedding process lends to a Runner. Everything is optional.
+
+    ``observer`` is told what happened and can change nothing. ``stop``: once set, running executes stop at their next
+    boundary and answer ``Interrupted``; the Deliveries stay open.
+    """
+
+    observer: Observer | None = None
+    clock: Clock | None = None
+    stop: asyncio.Event | None = None
+
+
+class Runner:
+    """Carries out Deliveries: exactly ``execute``, ``inspect`` and ``cancel``. Made by ``RunnerFactory.open``."""
+
+    __slots__ = ("__coordinator",)
+
+    def __init__(self, coordinator: Coordinator) -> None:
+        self.__coordinator = coordinator
+
+    async def execute(self, activation: Activation | bytes) -> ExecuteResult:
+        """Starts, continues, or replays the Delivery of ``activation`` (a sealed value, or its JSON bytes).
+
+        Idempotent per Delivery: after settlement it answers the same bytes without any effect. ``CallerError`` before any
+        effect when the input cannot be; ``ProviderError`` when a provider cannot start; ``EnvironmentFault`` leaves the
+        Delivery open; ``IntegrityError`` when a stored fact does not hold. Cancelling the task stops the work and leaves
+        the Delivery open.
+        """
+        return await self.__coordinator.execute(activation)
+
+    async def inspect(self, delivery: DeliveryId) -> DeliveryState:
+        """What is known of ``delivery``, read without disturbing a driver. ``CallerError`` (delivery-unknown)."""
+        return await self.__coordinator.inspect(delivery)
+
+    async def cancel(self, delivery: DeliveryId) -> CancelAck:
+        """Asks the live driver, in whatever process, to cancel; settles the Delivery itself when there is none."""
+        return await self.__coordinator.cancel(delivery)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Records:
+    """Reads what exists; runs nothing."""
+
+    state_root: Path
+
+    def deliveries(self) -> tuple[DeliveryId, ...]:
+        """Every Delivery under the state root, by id. Opens no databases."""
+        return list_deliveries(self.state_root)
+
+    def inspect(self, delivery: DeliveryId) -> DeliveryState:
+        """As ``Runner.inspect``."""
+        return inspect_delivery(self.state_root, delivery)
+
+    def events(self, delivery: DeliveryId) -> Iterator[Record]:
+        """The ledger in order. ``CallerError`` (delivery-unknown), ``IntegrityError`` at a record that does not hold."""
+        reader = open_reader(delivery_layout(self.state_root, delivery))
+        return reader.read()
+
+
+class RunnerFactory:
+    """Builds one Runner from one config. Nothing is started before ``open``."""
+
+    def __init__(self, config: RunnerFactoryConfig) -> None:
+        """``CallerError`` for a provider key that does not exist, settings its provider refuses, or another version."""
+        self._config = config
+        self._registry_of = lambda: Registry(factories=factories(), config=config)
+        self._registry_of()
+
+    def descriptors(self) -> dict[str, ProviderDescriptor]:
+        """The configured providers, as admission freezes them into activations."""
+        return self._registry_of().descriptors()
+
+    @asynccontextmanager
+    async def open(self, dependencies: Dependencies | None = None) -> AsyncIterator[Runner]:
+        """A Runner for the length of the context; on the way out everything it started is closed, in reverse."""
+        deps = dependencies or Dependencies()
+        async with AsyncExitStack() as stack:
+            registry = self._registry_of()
+            stack.push_async_callback(registry.close)
+            clock = deps.clock or SystemClock()
+            coordinator = Coordinator(
+                state_root=Path(self._config.state_root),
+                assembly=_Assembly(self._config, registry, clock),
+                clock=clock,
+                observer=deps.observer,
+                meaning=self._config.meaning,
+                isolation=self._config.isolation,
+                runner_version=metadata.version("m02-runner"),
+                interpret=interpret,
+            )
+            if deps.stop is not None:
+                watcher = asyncio.create_task(_stop_when(deps.stop, coordinator))
+                stack.callback(watcher.cancel)
+            yield Runner(coordinator)
+
+    def open_records(self) -> Records:
+        """A reader of what exists under the config's state root."""
+        return Records(state_root=Path(self._config.state_root))
+
+
+async def _stop_when(event: asyncio.Event, coordinator: Coordinator) -> None:
+    await event.wait()
+    coordinator.stop()
+
+
+class _Assembly:
+    """One Delivery's rooms, in creation order. The grant key lives as long as the Runner and is never stored."""
+
+    def __init__(self, config: RunnerFactoryConfig, registry: Registry, clock: Clock) -> None:
+        self._config = config
+        self._registry = registry
+        self._clock = clock
+        self._key = GrantKey(secrets.token_bytes(32))
+
+    def check(self, activation: Activation) -> None:
+        self._registry.check(activation)
+
+    @asynccontextmanager
+    async def rooms(self, case: Case) -> AsyncIterator[Rooms]:
+        from hosts.langgraph.host import open_host  # noqa: PLC0415 - importing LangGraph takes 0.7 s
+
+        custodian = Custodian(case=case, writer=case.ledger.writer("custody"), key=self._key, clock=self._clock)
+        invocation = Invocation(
+            case=case,
+            writer=case.ledger.writer("invocation"),
+            registry=self._registry,
+            toolbox=WorkspaceToolbox(key=self._key, clock=self._clock),
+            clock=self._clock,
+            record_dir=Path(self._config.record_dir) if self._config.record_dir else None,
+        )
+        operations = CommandRunner(case=case, writer=case.ledger.writer("operations"), clock=self._clock)
+        async with open_host(
+            case=case,
+            writer=case.ledger.writer("host"),
+            workspaces=custodian,
+            invocation=invocation,
+            operations=operations,
+            clock=self._clock,
+            steps_max=self._config.concurrency.steps,
+        ) as host:
+            yield Rooms(host=host, invocation=invocation, custody=custodian)
+
+
+def draw(plan: Plan, form: Literal["mermaid", "ascii"]) -> str:
+    """The plan as a picture in text, offline."""
+    from hosts.langgraph import drawing  # noqa: PLC0415 - importing LangGraph takes 0.7 s
+
+    return drawing.mermaid(plan) if form == "mermaid" else drawing.ascii(plan)
