@@ -2,25 +2,46 @@
 
 The public face is ``RunnerFactory``, ``RunnerFactoryConfig``, ``Dependencies`` and the values they answer with. A Runner has
 exactly ``execute``, ``inspect`` and ``cancel``; ``RunnerFactory.open_records`` reads what exists and runs nothing.
+Names load on first use, so that importing one room does not import the others.
 """
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from runner.config_file import RunnerFactoryConfig
-    from runner.factory import Dependencies, Runner, RunnerFactory
+    from runner.contract.outcomes import (
+        Busy,
+        CancelAck,
+        DeliveryState,
+        Interrupted,
+        NeedsIntervention,
+        Settled,
+        Suspended,
+    )
+    from runner.factory import Dependencies, Records, Runner, RunnerFactory
 
-__all__ = ["Dependencies", "Runner", "RunnerFactory", "RunnerFactoryConfig"]
+__all__ = [
+    "Busy",
+    "CancelAck",
+    "DeliveryState",
+    "Dependencies",
+    "Interrupted",
+    "NeedsIntervention",
+    "Records",
+    "Runner",
+    "RunnerFactory",
+    "RunnerFactoryConfig",
+    "Settled",
+    "Suspended",
+]
+
+_HOMES = {"RunnerFactoryConfig": "runner.config_file"} | dict.fromkeys(
+    ("Dependencies", "Records", "Runner", "RunnerFactory"), "runner.factory"
+)
 
 
 def __getattr__(name: str) -> Any:
-    """Loads the face on first use, so that importing one room does not import the others."""
-    import importlib
-
-    match name:
-        case "RunnerFactoryConfig":
-            return importlib.import_module("runner.config_file").RunnerFactoryConfig
-        case "Dependencies" | "Runner" | "RunnerFactory":
-            return getattr(importlib.import_module("runner.factory"), name)
-        case _:
-            raise AttributeError(name)
+    if name not in __all__:
+        raise AttributeError(name)
+    return getattr(importlib.import_module(_HOMES.get(name, "runner.contract.outcomes")), name)

@@ -19,6 +19,7 @@ from custody.custodian import Custodian
 from hosts.operations.command import CommandRunner
 from providers.catalogue import factories
 from providers.workspace_tools import WorkspaceToolbox
+
 from runner.clock import SystemClock
 from runner.contract.activation import Activation
 from runner.contract.config import RunnerFactoryConfig
