@@ -18,6 +18,8 @@ from runner.contract.ids import Digest
 
 FrozenJson = None | bool | int | float | str | tuple["FrozenJson", ...] | Mapping[str, "FrozenJson"]
 INTEGER_MAX: Final = 2**53 - 1
+INTEGER_SPELLING_END: Final = 1e21
+"""From here on RFC 8785 writes an exponent. A whole double below it is written as an integer, and must be readable as one."""
 DEPTH_MAX: Final = 64
 """Nesting that is accepted; deeper input would exhaust the stack of some reader."""
 
@@ -36,6 +38,8 @@ def freeze(value: object, place: str = "$", depth: int = 0) -> FrozenJson:
         case float():
             if not math.isfinite(value):
                 raise ValueError(f"{place}: {value} is not a JSON number")
+            if value.is_integer() and INTEGER_MAX < abs(value) < INTEGER_SPELLING_END:
+                raise ValueError(f"{place}: {value} is beyond 2^53 - 1")
             return float(value)
         case str():
             return _text(value, place)
