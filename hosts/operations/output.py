@@ -1,0 +1,105 @@
+"""A process's output as text that is bounded, redacted and harmless to show. Pure; fed chunk by chunk.
+
+Order matters: secrets are found in the raw bytes (also across chunks), then bytes become text with everything that a
+terminal would act on escaped, and only then is the middle cut. What is kept never grows beyond the bound.
+"""
+
+import codecs
+import re
+from typing import Final
+
+REDACTED: Final = "[secret]"
+
+_ACTED_ON = re.compile(
+    # C0 but tab and newline, DEL, C1; line and paragraph separators; bidirectional overrides; BOM.
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]"
+)
+
+
+def escape(text: str) -> str:
+    """``text`` with control characters visible: ESC becomes ``\\x1b``."""
+    return _ACTED_ON.sub(lambda m: m[0].encode("unicode_escape").decode("ascii"), text)
+
+
+class Redactor:
+    """Replaces secrets in a byte stream. Holds back as many bytes as the beginning of a secret could still be."""
+
+    def __init__(self, secrets: tuple[str, ...]) -> None:
+        found = sorted({s.encode() for s in secrets if s}, key=len, reverse=True)
+        self._pattern = re.compile(b"|".join(map(re.escape, found))) if found else None
+        self._held_max = len(found[0]) - 1 if found else 0
+        self._held = b""
+
+    def feed(self, chunk: bytes, *, final: bool = False) -> bytes:
+        """The next redacted bytes; with ``final`` everything that was held back."""
+        if self._pattern is None:
+            return chunk
+        data = self._held + chunk
+        certain = len(data) if final else max(0, len(data) - self._held_max)
+        out, at = [], 0
+        for match in self._pattern.finditer(data):
+            if match.start() >= certain:
+                break
+            out += [data[at : match.start()], REDACTED.encode()]
+            at = match.end()
+        upto = max(at, certain)
+        self._held = data[upto:]
+        return b"".join([*out, data[at:upto]])
+
+
+class HeadTail:
+    """Keeps the first and the last half of ``bytes_max`` bytes of text and counts what is between."""
+
+    def __init__(self, bytes_max: int) -> None:
+        self._half = bytes_max // 2
+        self._head = bytearray()
+        self._tail = bytearray()
+        self._cut = 0
+
+    def feed(self, data: bytes) -> None:
+        room = self._half - len(self._head)
+        self._head += data[:room]
+        self._tail += data[room:]
+        excess = len(self._tail) - self._half
+        if excess > 0:
+            self._cut += excess
+            del self._tail[:excess]
+
+    @property
+    def truncated(self) -> bool:
+        return self._cut > 0
+
+    def text(self) -> str:
+        """Head and tail, with a visible line between them when something was cut. Characters are never halved."""
+        if not self._cut:
+            return (self._head + self._tail).decode()
+        head, tail = (bytes(part).decode(errors="ignore") for part in (self._head, self._tail))
+        return f"{head}\n[... {self._cut} bytes cut here ...]\n{tail}"
+
+
+class OutputText:
+    """One stream of one process."""
+
+    def __init__(self, bytes_max: int, secrets: tuple[str, ...]) -> None:
+        self._redactor = Redactor(secrets)
+        # Bytes that are not UTF-8 stay visible as \xNN.
+        self._decoder = codecs.getincrementaldecoder("utf-8")("backslashreplace")
+        self._kept = HeadTail(bytes_max)
+
+    def feed(self, chunk: bytes, *, final: bool = False) -> str:
+        """Takes the next bytes; answers with their text, for progress. ``final`` exactly once, at the end."""
+        text = escape(self._decoder.decode(self._redactor.feed(chunk, final=final), final))
+        self._kept.feed(text.encode())
+        return text
+
+    @property
+    def truncated(self) -> bool:
+        return self._kept.truncated
+
+    def text(self) -> str:
+        return self._kept.text()
+
+
+def redact(text: str, secrets: tuple[str, ...]) -> str:
+    """``text`` without the secrets, escaped."""
+    return escape(Redactor(secrets).feed(text.encode(errors="backslashreplace"), final=True).decode())
