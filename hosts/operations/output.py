@@ -8,17 +8,9 @@ import codecs
 import re
 from typing import Final
 
-REDACTED: Final = "[secret]"
+from runner.contract.text import visible
 
-_ACTED_ON = re.compile(
-    # C0 but tab and newline, DEL, C1; line and paragraph separators; bidirectional overrides; BOM.
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]"
-)
-
-
-def escape(text: str) -> str:
-    """``text`` with control characters visible: ESC becomes ``\\x1b``."""
-    return _ACTED_ON.sub(lambda m: m[0].encode("unicode_escape").decode("ascii"), text)
+REDACTED: Final = "[redacted]"
 
 
 class Redactor:
@@ -88,7 +80,7 @@ class OutputText:
 
     def feed(self, chunk: bytes, *, final: bool = False) -> str:
         """Takes the next bytes; answers with their text, for progress. ``final`` exactly once, at the end."""
-        text = escape(self._decoder.decode(self._redactor.feed(chunk, final=final), final))
+        text = visible(self._decoder.decode(self._redactor.feed(chunk, final=final), final))
         self._kept.feed(text.encode())
         return text
 
@@ -102,4 +94,4 @@ class OutputText:
 
 def redact(text: str, secrets: tuple[str, ...]) -> str:
     """``text`` without the secrets, escaped."""
-    return escape(Redactor(secrets).feed(text.encode(errors="backslashreplace"), final=True).decode())
+    return visible(Redactor(secrets).feed(text.encode(errors="backslashreplace"), final=True).decode())

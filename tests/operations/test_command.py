@@ -151,7 +151,7 @@ async def test_secrets_are_redacted_everywhere(bench: Bench) -> None:
     records: list[Record] = bench.ledger.records
     result = await bench.sh("printf 'a s3'; printf 'cret b\n'; echo s3cret >&2", secrets=("s3cret",))
     other = await bench.runner().command(bench.request("s3cret-tool", secrets=("s3cret",)))
-    assert result.stdout == "a [secret] b\n" and result.stderr == "[secret]\n"
+    assert result.stdout == "a [redacted] b\n" and result.stderr == "[redacted]\n"
     assert other.end == "not-started"
     everything = repr((result, other, [r.event for r in records], bench.shown.lines))
     assert "s3cret" not in everything

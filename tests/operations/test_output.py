@@ -50,7 +50,7 @@ def test_nothing_a_terminal_acts_on(data: bytes) -> None:
 def test_escapes_are_visible() -> None:
     """Invalid bytes, ANSI, NUL, carriage return and bidirectional overrides are shown, not dropped."""
     shown = _fed(b"\xff\x1b[31m\x00\r\n\te\xcc\x81" + "\u202e".encode(), [])
-    assert shown == "\\xff\\x1b[31m\\x00\\r\n\te\u0301\\u202e"
+    assert shown == "\\xff\\x1b[31m\\x00\\x0d\n\te\u0301\\u202e"
 
 
 def test_head_and_tail_with_the_number_between() -> None:
