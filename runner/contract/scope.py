@@ -13,6 +13,10 @@ from pydantic import model_validator
 from runner.contract.model import Frozen
 
 SCOPE_PATTERNS_MAX: Final = 256
+_HFS_IGNORES: Final = dict.fromkeys(
+    [*range(0x200C, 0x2010), *range(0x202A, 0x202F), *range(0x206A, 0x2070), 0xFEFF], None
+)
+"""Code points that HFS+ leaves out when it compares names."""
 
 
 class Scope(Frozen):
@@ -39,8 +43,9 @@ class Scope(Frozen):
         return self.kind != "read-only"
 
     def allows(self, path: str) -> bool:
-        """Whether ``path`` (worktree-relative, ``/``-separated, as custody shows it) may be written."""
-        if is_git_path(path):
+        """Whether ``path`` (worktree-relative, ``/``-separated, as custody shows it) may be written. Never for a path
+        that is absolute or has an empty, ``.`` or ``..`` component: it could name another file than it seems to."""
+        if is_git_path(path) or any(part in ("", ".", "..") for part in path.split("/")):
             return False
         if self.kind == "patterns":
             return any(_compiled(p).fullmatch(path) for p in self.patterns)
@@ -55,8 +60,12 @@ EVERYTHING: Final = Scope(kind="everything")
 
 
 def is_git_path(path: str) -> bool:
-    """Whether any component is ``.git`` as any file system may fold it (case, trailing dots and spaces, ``git~1``)."""
-    return any(part.rstrip(". ").lower() in (".git", "git~1") for part in path.split("/"))
+    """Whether any component is ``.git`` as any file system may fold it: case, trailing dots and spaces, ``git~1``, a
+    stream name after ``:``, characters that HFS+ ignores (git's own core.protectNTFS and core.protectHFS)."""
+    return any(
+        part.translate(_HFS_IGNORES).partition(":")[0].rstrip(". ").lower() in (".git", "git~1")
+        for part in path.split("/")
+    )
 
 
 def pattern_problem(pattern: str) -> str | None:
