@@ -1,0 +1,118 @@
+"""Reading a ledger: records by position, kind and step, each checked against the hash of the row before it."""
+
+import threading
+from collections.abc import Iterator
+from heapq import merge
+from pathlib import Path
+from typing import Any, Final
+
+from runner.contract.ids import StepRef
+from runner.contract.records import Record
+from runner.ledger.codec import COLUMNS, GENESIS, Columns, corrupt, decode
+from runner.ledger.schema import connect, translated
+
+BATCH: Final = 256
+"""Rows fetched under one lock: memory stays small, and no read keeps the journal from being folded back."""
+
+_FIELDS: Final = ", ".join(f"r.{name}" for name in COLUMNS) + ", p.hash"
+_BY_POSITION: Final = (
+    f"SELECT {_FIELDS} FROM records r LEFT JOIN records p ON p.seq = r.seq - 1"  # noqa: S608 - constants
+    f" WHERE r.seq > ? AND r.seq <= ? ORDER BY r.seq LIMIT {BATCH}"
+)
+_BY_KIND: Final = (
+    f"SELECT {_FIELDS} FROM records r INDEXED BY records_kind LEFT JOIN records p ON p.seq = r.seq - 1"  # noqa: S608
+    f" WHERE r.kind = ? AND r.seq > ? AND r.seq <= ? ORDER BY r.seq LIMIT {BATCH}"
+)
+
+
+class SqliteReader:
+    """``ports.LedgerReader`` over one connection. Safe to share between threads; sees every commit made before a call."""
+
+    def __init__(self, path: Path, *, write: bool = False) -> None:
+        self.path: Final = path
+        self._db = connect(path, write=write)
+        self._lock = threading.RLock()
+
+    def head(self) -> int:
+        return int(self._one("SELECT coalesce(max(seq), 0) FROM records") or 0)
+
+    def read(
+        self, *, after: int = 0, kinds: frozenset[str] | None = None, step: StepRef | None = None
+    ) -> Iterator[Record]:
+        """Records after ``after`` up to the head at the time of the call, in order."""
+        upto = self.head()
+        if step is not None:
+            return self._of_step(step, after, upto, kinds)
+        if kinds is None:
+            return self._all(after, upto)
+        # One ordered walk through the index per kind: asking for all at once would make SQLite scan or sort.
+        return merge(*(self._of_kind(kind, after, upto) for kind in sorted(kinds)), key=lambda record: record.seq)
+
+    def last(self, kinds: frozenset[str], step: StepRef | None = None) -> Record | None:
+        newest = 0
+        for kind in kinds:
+            if step is None:
+                found = self._one("SELECT max(seq) FROM records INDEXED BY records_kind WHERE kind = ?", kind)
+            else:
+                query = "SELECT max(seq) FROM records INDEXED BY records_step WHERE step = ? AND kind = ?"
+                found = self._one(query, step.key, kind)
+            newest = max(newest, int(found or 0))
+        if newest == 0:
+            return None
+        return next(self._all(newest - 1, newest))
+
+    def open_steps(self) -> tuple[StepRef, ...]:
+        rows = self._rows("SELECT step FROM steps INDEXED BY steps_open WHERE ended IS NULL ORDER BY seq")
+        try:
+            return tuple(StepRef.parse(row[0]) for row in rows)
+        except ValueError as error:
+            raise corrupt(self.path, str(error)) from None
+
+    def close(self) -> None:
+        with self._lock:
+            self._db.close()
+
+    def __enter__(self) -> "SqliteReader":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _all(self, after: int, upto: int) -> Iterator[Record]:
+        while after < upto:
+            rows = self._rows(_BY_POSITION, after, upto)
+            for row in rows:
+                if row[0] != after + 1:
+                    break
+                after = row[0]
+                yield self._decode(row)
+            if after < upto and (len(rows) < BATCH or rows[-1][0] != after):
+                raise corrupt(self.path, f"record {after + 1} is missing")
+
+    def _of_kind(self, kind: str, after: int, upto: int) -> Iterator[Record]:
+        while True:
+            rows = self._rows(_BY_KIND, kind, after, upto)
+            for row in rows:
+                after = row[0]
+                yield self._decode(row)
+            if len(rows) < BATCH:
+                return
+
+    def _of_step(self, step: StepRef, after: int, upto: int, kinds: frozenset[str] | None) -> Iterator[Record]:
+        """One step has few records: their positions first, in any order, then each by itself."""
+        query = "SELECT seq, kind FROM records INDEXED BY records_step WHERE step = ?"
+        for seq, kind in sorted(self._rows(query, step.key)):
+            if after < seq <= upto and (kinds is None or kind in kinds):
+                yield from self._all(seq - 1, seq)
+
+    def _rows(self, query: str, *values: object) -> list[Any]:
+        with self._lock, translated(self.path):
+            return self._db.execute(query, values).fetchall()
+
+    def _decode(self, row: Any) -> Record:
+        columns: Columns = row[:-1]
+        return decode(columns, GENESIS if columns[0] == 1 else row[-1], self.path)
+
+    def _one(self, query: str, *values: object) -> Any:
+        rows = self._rows(query, *values)
+        return rows[0][0] if rows else None

@@ -1,0 +1,162 @@
+"""The ledger's file: its tables, its format version, how it is opened, and SQLite's errors in our words.
+
+WAL with ``synchronous=FULL``: a commit is one append to the journal and one fsync. The journal is folded back into the file
+after ``CHECKPOINT_PAGES`` pages and when the driver closes, never by readers.
+"""
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote
+
+from runner.contract.errors import Code, EnvironmentFault, IntegrityError, RunnerError
+from runner.ledger.codec import corrupt
+from runner.ledger.files import TEMPORARY_PREFIX, make_private, sync_directory, written_at
+
+APPLICATION_ID: Final = 0x4D30324C
+"""``M02L`` in the file's header: what marks it as ours."""
+FORMAT: Final = 1
+
+CHECKPOINT_PAGES: Final = 4_096
+"""16 MiB of journal. A step boundary dirties 6 to 10 pages, so some 500 steps share one fold-back (a few milliseconds, two
+more fsyncs); SQLite's own default would do it every hundred. Until then the cost of each step is the same."""
+BUSY_TIMEOUT_MS: Final = 10_000
+"""How long one connection waits for another's commit; commits take milliseconds."""
+
+SCHEMA: Final = (
+    """CREATE TABLE records (seq INTEGER PRIMARY KEY, at TEXT NOT NULL, generation INTEGER NOT NULL, kind TEXT NOT NULL,
+ version INTEGER NOT NULL, step TEXT, attempt INTEGER, payload TEXT NOT NULL, hash BLOB NOT NULL) STRICT""",
+    "CREATE INDEX records_kind ON records (kind)",
+    "CREATE INDEX records_step ON records (step, kind) WHERE step IS NOT NULL",
+    """CREATE TABLE steps (step TEXT PRIMARY KEY, seq INTEGER NOT NULL, scheduled INTEGER NOT NULL,
+ attempt INTEGER NOT NULL, ended TEXT) STRICT, WITHOUT ROWID""",
+    "CREATE INDEX steps_open ON steps (seq) WHERE ended IS NULL",
+    "CREATE TABLE savepoints (id TEXT PRIMARY KEY) STRICT, WITHOUT ROWID",
+    """CREATE TABLE inbox (arrived INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, kind TEXT NOT NULL, body TEXT NOT NULL,
+ who TEXT NOT NULL, at TEXT NOT NULL, taken_seq INTEGER) STRICT""",
+    "CREATE INDEX inbox_open ON inbox (arrived) WHERE taken_seq IS NULL",
+    "CREATE TABLE meta (only_row INTEGER PRIMARY KEY CHECK (only_row = 1), generation INTEGER NOT NULL) STRICT",
+)
+"""``steps``, ``savepoints`` and the indexes are maintained in the transaction of the append that changes them, so that a
+question about one step or about what is open costs the answer, not the history."""
+
+
+def create(path: Path) -> None:
+    """A new, empty ledger at ``path`` (0600), whole or not at all: built beside it and renamed into place. Only for
+    whoever holds the Delivery's fence."""
+    journal = path.with_name(path.name + "-wal")
+    if journal.exists():
+        # SQLite would replay this journal into the new file.
+        raise corrupt(path, "the ledger is gone but its journal is still there")
+    make_private(path.parent)
+    with written_at(path):
+        for left in path.parent.glob(f"{TEMPORARY_PREFIX}ledger*"):
+            left.unlink()
+        new = path.with_name(f"{TEMPORARY_PREFIX}ledger.sqlite")
+        os.close(os.open(new, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+    with translated(path), closing(_connect(new, "rw")) as db:
+        db.execute("PRAGMA journal_mode=WAL")
+        db.execute("BEGIN IMMEDIATE")
+        for statement in SCHEMA:
+            db.execute(statement)
+        db.execute("INSERT INTO meta VALUES (1, 0)")
+        db.execute(f"PRAGMA application_id={APPLICATION_ID}")
+        db.execute(f"PRAGMA user_version={FORMAT}")
+        db.execute("COMMIT")
+    with written_at(path):
+        new.rename(path)
+        sync_directory(path.parent)
+
+
+def connect(path: Path, *, write: bool) -> sqlite3.Connection:
+    """A connection to an existing ledger, usable from any thread under the caller's lock. Never creates the file.
+
+    ``IntegrityError``: ``ledger-version`` for a newer format, ``ledger-corrupt`` for anything that is not a whole ledger.
+    """
+    with translated(path):
+        try:
+            db = _connect(path, "rw" if write else "ro")
+        except sqlite3.OperationalError as error:
+            raise EnvironmentFault(
+                Code.STATE_UNWRITABLE, f"{path}: {error}", remedy="make the ledger readable and writable for this user"
+            ) from None
+        try:
+            _check_format(db, path)
+            db.execute(f"PRAGMA wal_autocheckpoint={CHECKPOINT_PAGES if write else 0}")
+        except BaseException:
+            db.close()
+            raise
+    return db
+
+
+@contextmanager
+def translated(path: Path) -> Iterator[None]:
+    """SQLite's errors of the block as ours, each with the path."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise translate(error, path) from error
+    except UnicodeDecodeError as error:
+        # SQLite quotes a broken schema in its message, and Python cannot decode the message.
+        raise corrupt(path, "its schema is damaged") from error
+
+
+def translate(error: sqlite3.Error, path: Path) -> RunnerError:
+    """What an error of SQLite means for this Runner."""
+    extended = getattr(error, "sqlite_errorcode", None) or 0
+    match extended & 0xFF:
+        case sqlite3.SQLITE_FULL:
+            return EnvironmentFault(
+                Code.DISK_FULL, f"{path}: the disk is full", remedy="free some space, then execute again"
+            )
+        case sqlite3.SQLITE_CORRUPT | sqlite3.SQLITE_NOTADB | sqlite3.SQLITE_SCHEMA | sqlite3.SQLITE_ERROR:
+            return corrupt(path, f"SQLite says: {error}")
+        case sqlite3.SQLITE_IOERR if extended == sqlite3.SQLITE_IOERR_SHORT_READ:
+            return corrupt(path, "the file ends too early")
+        case sqlite3.SQLITE_IOERR | sqlite3.SQLITE_CANTOPEN | sqlite3.SQLITE_READONLY | sqlite3.SQLITE_PERM:
+            return EnvironmentFault(Code.STATE_UNWRITABLE, f"{path}: {error}", remedy="check the disk and permissions")
+        case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
+            return EnvironmentFault(
+                Code.STATE_UNWRITABLE,
+                f"{path}: another process kept the ledger locked for {BUSY_TIMEOUT_MS // 1000} s",
+                remedy="end whatever has the file open, then execute again",
+            )
+        case _:
+            return corrupt(path, f"SQLite says: {error}")
+
+
+def _connect(path: Path, mode: str) -> sqlite3.Connection:
+    db = sqlite3.connect(
+        f"file:{quote(str(path.absolute()))}?mode={mode}", uri=True, isolation_level=None, check_same_thread=False
+    )
+    try:
+        db.execute(f"PRAGMA busy_timeout={BUSY_TIMEOUT_MS}")
+        db.execute("PRAGMA synchronous=FULL")
+        # The file may come from anywhere: nothing in its schema may run code, and broken pages are noticed early.
+        db.execute("PRAGMA trusted_schema=OFF")
+        db.execute("PRAGMA cell_size_check=ON")
+    except BaseException:
+        db.close()
+        raise
+    return db
+
+
+def _check_format(db: sqlite3.Connection, path: Path) -> None:
+    application = db.execute("PRAGMA application_id").fetchone()[0]
+    if application != APPLICATION_ID:
+        raise corrupt(path, "this is not a ledger of the Runner")
+    version = db.execute("PRAGMA user_version").fetchone()[0]
+    if version > FORMAT:
+        raise IntegrityError(
+            Code.LEDGER_VERSION,
+            f"{path}: written in ledger format {version}; this Runner reads up to {FORMAT}",
+            remedy="use a newer Runner",
+        )
+    found = {row[0] for row in db.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL")}
+    if version != FORMAT or found != set(SCHEMA):
+        raise corrupt(path, "its tables are not those of a ledger")
+    if db.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
+        raise corrupt(path, "it is not in WAL mode")
