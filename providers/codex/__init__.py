@@ -1,0 +1,1 @@
+"""The Codex command line. Not built: the door is ``factory.FACTORY``, which refuses before any effect."""

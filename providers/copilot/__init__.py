@@ -1,0 +1,1 @@
+"""The Copilot SDK. Not built: the door is ``factory.FACTORY``, which refuses before any effect."""

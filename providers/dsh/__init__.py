@@ -1,0 +1,1 @@
+"""The headless DeepSeek Harness. Not built: the door is ``factory.FACTORY``, which refuses before any effect."""

@@ -1,0 +1,95 @@
+"""An exception of a call -> the structured signals of a ``Failure``. Pure; never reads prose.
+
+Error codes of this provider, beside those that endpoints send (``rate_limit_exceeded``, ``insufficient_quota``, ...):
+``call-timeout`` (the whole call took too long), ``stream-broken`` (it ended early, or holds bytes that are no JSON),
+``redirect-refused``, ``protocol`` (JSON, but not what Chat Completions knows), ``length``, ``refusal``,
+``unexpected-finish``. A connection that failed is told by its exception, ``openai.APIConnectionError``.
+"""
+
+import datetime as dt
+import json
+import math
+import re
+from collections.abc import Mapping
+from email.utils import parsedate_to_datetime
+from typing import Any, Final
+
+import openai
+
+from providers.openai.answer import PROTOCOL, STREAM_BROKEN, BadChunk
+from runner.contract.provider import Failure
+
+_CODE: Final = re.compile(r"[A-Za-z0-9_.:-]{1,100}")
+
+
+def failure_of(error: Exception, now: dt.datetime) -> Failure:
+    """The signals in ``error``. The message is the raw text: to be redacted first, then cut."""
+    status = error.status_code if isinstance(error, openai.APIStatusError) else None
+    code, coded_status = _code(error, status)
+    return Failure(
+        exception=_name(error),
+        http_status=status if status is not None else coded_status,
+        error_code=code,
+        retry_after_s=_retry_after(error, now),
+        message=str(error),
+    )
+
+
+def retry_after_s(headers: Mapping[str, str], now: dt.datetime) -> float | None:
+    """The wait that ``Retry-After`` asks for, in seconds: a number, or a date seen from the response's own ``Date`` (else
+    ``now``). None when there is none that can be understood; never negative."""
+    value = headers.get("retry-after")
+    if value is None:
+        return None
+    try:
+        seconds = float(value)
+    except ValueError:
+        until, since = _date(value), _date(headers.get("date", "")) or now
+        seconds = (until - since).total_seconds() if until else math.nan
+    return max(0.0, seconds) if math.isfinite(seconds) else None
+
+
+def _name(error: Exception) -> str:
+    """The SDK's own class, so that the name does not change with the layer in between."""
+    for cls in type(error).__mro__:
+        if cls.__module__.partition(".")[0] == "openai":
+            return f"openai.{cls.__name__}"
+    return f"{type(error).__module__}.{type(error).__qualname__}"
+
+
+def _code(error: Exception, status: int | None) -> tuple[str | None, int | None]:
+    """The error code, and the HTTP status that an error inside a stream carries as its code."""
+    if status is not None and 300 <= status < 400:
+        return "redirect-refused", None
+    if isinstance(error, openai.APITimeoutError | TimeoutError):
+        return "call-timeout", None
+    if isinstance(error, BadChunk):
+        return PROTOCOL, None
+    if isinstance(error, json.JSONDecodeError | UnicodeDecodeError):
+        return STREAM_BROKEN, None
+    if not isinstance(error, openai.APIError):
+        return None, None
+    codes = [value for value in (_field(error, "code"), _field(error, "type")) if value is not None]
+    numbers = [value for value in codes if isinstance(value, int) and 400 <= value < 600]
+    texts = [value for value in codes if isinstance(value, str) and _CODE.fullmatch(value)]
+    return (texts[0] if texts else None), (numbers[0] if numbers else None)
+
+
+def _field(error: openai.APIError, name: str) -> Any:
+    """From the body, which endpoints nest or not."""
+    body = error.body
+    if isinstance(body, dict) and isinstance(body.get("error"), dict):
+        body = body["error"]
+    return body.get(name) if isinstance(body, dict) else None
+
+
+def _retry_after(error: Exception, now: dt.datetime) -> float | None:
+    return retry_after_s(error.response.headers, now) if isinstance(error, openai.APIStatusError) else None
+
+
+def _date(text: str) -> dt.datetime | None:
+    try:
+        date = parsedate_to_datetime(text)
+    except ValueError:
+        return None
+    return date if date.tzinfo else date.replace(tzinfo=dt.UTC)
