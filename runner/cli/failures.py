@@ -1,0 +1,60 @@
+"""How a failure looks: code, message, every finding with its place, and what to do; never a traceback."""
+
+import os
+import sys
+import traceback
+from typing import Any
+
+from runner.cli.terminal import Line, write_json, write_lines
+from runner.contract.errors import RunnerError
+
+DEBUG = "RUNNER_DEBUG"
+
+
+def document_of(error: RunnerError) -> dict[str, Any]:
+    """The error as it stands in ``--json`` output."""
+    return {
+        "error": {
+            "family": error.family,
+            "code": str(error.code),
+            "message": error.message,
+            "findings": [{"place": f.place, "problem": f.problem, "fix": f.fix} for f in error.findings],
+            "remedy": error.remedy,
+        }
+    }
+
+
+def lines_of(error: RunnerError) -> list[Line]:
+    """The error for people."""
+    lines: list[Line] = [(f"error[{error.code}]: {error.message}", "red")]
+    for finding in error.findings:
+        lines.append(f"  {finding.place}: {finding.problem}")
+        if finding.fix:
+            lines.append((f"    fix: {finding.fix}", "cyan"))
+    if error.remedy:
+        lines.append((f"  what to do: {error.remedy}", "cyan"))
+    return lines
+
+
+def show_error(error: RunnerError, *, as_json: bool) -> None:
+    """On stderr for people, as the one document on stdout for scripts."""
+    if as_json:
+        write_json(document_of(error))
+    else:
+        write_lines(lines_of(error), stderr=True)
+
+
+def show_internal(error: BaseException, *, as_json: bool) -> None:
+    """A mistake of ours: one line and how to report it; the full text only with RUNNER_DEBUG=1."""
+    what = f"{type(error).__name__}: {error}"
+    if as_json:
+        write_json({"error": {"family": "internal", "code": "internal", "message": what, "findings": [], "remedy": ""}})
+    write_lines(
+        [
+            (f"error[internal]: {what}", "red"),
+            f"  This is a mistake in the Runner. Please report it with the output of the same command and {DEBUG}=1.",
+        ],
+        stderr=True,
+    )
+    if os.environ.get(DEBUG) == "1":
+        traceback.print_exception(error, file=sys.stderr)

@@ -1,0 +1,99 @@
+"""The live view: an observer that shows one line per step. Ended steps stay as lines, running ones tick below them."""
+
+import sys
+import time
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from runner.cli.run_view import MARKS, RunView, StepLine
+from runner.cli.terminal import Style, console, say
+from runner.contract import events
+from runner.contract.ids import StepRef
+from runner.contract.records import Record
+from runner.contract.text import visible
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+REFRESH_PER_S = 5
+
+_STYLES: dict[str, Style] = {"done": "green", "failed": "red", "skipped": "dim", "superseded": "dim"}
+
+
+class LiveView:
+    """``ports.Observer`` on stderr: a moving part on a terminal, plain lines on a pipe. A context manager."""
+
+    def __init__(self) -> None:
+        self.view = RunView()
+        self.changed: set[str] = set()
+        """Paths that differ from the baseline at some point of what was seen."""
+        self._live: Any = None
+
+    def __enter__(self) -> Self:
+        if sys.stderr.isatty():
+            from rich.live import Live
+
+            self._live = Live(
+                get_renderable=self._running,
+                console=console(stderr=True),
+                refresh_per_second=REFRESH_PER_S,
+                transient=True,
+            )
+            self._live.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+
+    def record(self, record: Record) -> None:
+        """See ``ports.Observer``."""
+        line = self.view.take(record, time.monotonic())
+        if line is not None and (self._live is None or line.state != "running"):
+            self._show(line)
+        match record.event:
+            case events.DeliveryAccepted():
+                self.note("accepted")
+            case events.SavepointTaken(changed=changed, role=role) if role != "baseline":
+                self.changed.update(changed)
+            case events.CancelRequested(cause=cause):
+                self.note(f"cancelling ({cause})")
+            case events.InterventionNeeded(reason=reason):
+                self.note(f"a person is needed: {reason}")
+            case events.TerminalProposed(outcome=outcome, reason=reason):
+                self.note(f"{outcome} ({reason}), settling")
+            case _:
+                pass
+
+    def progress(self, step: StepRef, text: str) -> None:
+        """See ``ports.Observer``."""
+        self.view.progress(step, text)
+
+    def note(self, text: str, style: Style = "dim") -> None:
+        """One line that is about no step."""
+        self._print(f"  {text}", style)
+
+    def _show(self, line: StepLine) -> None:
+        self._print(line.line(time.monotonic()), _STYLES.get(line.state, ""))
+
+    def _print(self, text: str, style: Style) -> None:
+        if self._live is None:
+            say(text, style)
+            return
+        from rich.text import Text
+
+        self._live.console.print(Text(visible(text), style=style))
+
+    def _running(self) -> "RenderableType":
+        from rich.text import Text
+
+        now = time.monotonic()
+        lines = [visible(line.line(now)) for line in self.view.running()]
+        total = str(self.view.total)
+        if total:
+            lines.append(f"  {MARKS['waiting']} so far: {total}")
+        return Text("\n".join(lines), style="cyan", no_wrap=True, overflow="ellipsis")
+
+
+__all__ = ["LiveView"]
