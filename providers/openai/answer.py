@@ -12,8 +12,8 @@ from providers.chat import ToolCall, assistant
 from runner.contract.canonical import FrozenJson
 from runner.contract.provider import Failure
 
-STREAM_BROKEN: Final = "stream-broken"
-PROTOCOL: Final = "protocol"
+STREAM_ENDED: Final = "stream-ended"
+INVALID_STREAM: Final = "invalid-stream"
 CHARS_MAX: Final = 8_000_000
 """Of one answer. An endpoint that streams on and on is cut off here."""
 CALLS_MAX: Final = 256
@@ -76,7 +76,7 @@ class AnswerReader:
     def finish(self) -> Answer | Failure:
         """The whole answer, or the failure that its end is."""
         if not self._finish:
-            return _failure(STREAM_BROKEN, "the stream ended before the answer did")
+            return _failure(STREAM_ENDED, "the stream ended before the answer did")
         if self._finish in _CUT:
             return _failure("length", "the answer ran into the limit of output tokens")
         refusal = "".join(self._refusal)
@@ -89,7 +89,7 @@ class AnswerReader:
             for n, c in enumerate(self._calls, 1)
         )
         if len({c.id for c in calls}) < len(calls):
-            return _failure(PROTOCOL, "two tool calls of one answer have the same id")
+            return _failure(INVALID_STREAM, "two tool calls of one answer have the same id")
         return Answer(
             message=assistant(text="".join(self._text), reasoning="".join(self._reasoning), calls=calls),
             model=self._model,

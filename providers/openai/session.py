@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from providers import chat
 from providers.chat import Conversation
 from providers.openai import wire
-from providers.openai.answer import STREAM_BROKEN, Answer, AnswerReader
+from providers.openai.answer import STREAM_ENDED, Answer, AnswerReader
 from providers.openai.endpoint import endpoint
 from providers.openai.redaction import Redacting, redacted, redacted_json
 from providers.openai.settings import Settings
@@ -73,7 +73,7 @@ class OpenAiSession:
                 else:
                     answer = part
         if not isinstance(answer, Answer):
-            yield answer or Failure(exception="", error_code=STREAM_BROKEN, message="there was no answer")
+            yield answer or Failure(exception="", error_code=STREAM_ENDED, message="there was no answer")
             return
         self._conversation = chat.answered(heard, answer.message)
         usage = _usage(answer, self._target.settings)

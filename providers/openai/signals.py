@@ -1,9 +1,9 @@
 """An exception of a call -> the structured signals of a ``Failure``. Pure; never reads prose.
 
 Error codes of this provider, beside those that endpoints send (``rate_limit_exceeded``, ``insufficient_quota``, ...):
-``call-timeout`` (the whole call took too long), ``stream-broken`` (it ended early, or holds bytes that are no JSON),
-``redirect-refused``, ``protocol`` (JSON, but not what Chat Completions knows), ``length``, ``refusal``,
-``unexpected-finish``. A connection that failed is told by its exception, ``openai.APIConnectionError``.
+``timeout`` (the whole call took too long), ``connection``, ``redirect``, ``stream-ended`` (before the answer did, or broken:
+bytes that are no JSON), ``invalid-stream`` (JSON, but not what Chat Completions knows), ``length``, ``refusal``,
+``unexpected-finish``.
 """
 
 import datetime as dt
@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import openai
 
-from providers.openai.answer import PROTOCOL, STREAM_BROKEN, BadChunk
+from providers.openai.answer import INVALID_STREAM, STREAM_ENDED, BadChunk
 from runner.contract.provider import Failure
 
 _CODE: Final = re.compile(r"[A-Za-z0-9_.:-]{1,100}")
@@ -60,13 +60,15 @@ def _name(error: Exception) -> str:
 def _code(error: Exception, status: int | None) -> tuple[str | None, int | None]:
     """The error code, and the HTTP status that an error inside a stream carries as its code."""
     if status is not None and 300 <= status < 400:
-        return "redirect-refused", None
+        return "redirect", None
     if isinstance(error, openai.APITimeoutError | TimeoutError):
-        return "call-timeout", None
+        return "timeout", None
+    if isinstance(error, openai.APIConnectionError):
+        return "connection", None
     if isinstance(error, BadChunk):
-        return PROTOCOL, None
+        return INVALID_STREAM, None
     if isinstance(error, json.JSONDecodeError | UnicodeDecodeError):
-        return STREAM_BROKEN, None
+        return STREAM_ENDED, None
     if not isinstance(error, openai.APIError):
         return None, None
     codes = [value for value in (_field(error, "code"), _field(error, "type")) if value is not None]

@@ -63,7 +63,7 @@ def _digest_of(contents: Mapping[str, bytes]) -> Digest:
 def _contents(directory: str) -> dict[str, bytes]:
     """Name and bytes of each recording, by name."""
     try:
-        names = sorted(n for n in os.listdir(directory) if n.endswith(SUFFIX))
+        names = sorted(p.name for p in Path(directory).iterdir() if p.name.endswith(SUFFIX))
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "a path cannot hold a NUL byte"
         raise _invalid(directory, f"cannot be read: {reason}", "name a directory of recordings") from None

@@ -23,7 +23,7 @@ from runner.contract.provider import (
 )
 from runner.contract.recording import localise_event
 
-MISS: Final = "recording-miss"
+REMEDY: Final = "record the workflow again, or undo what changed the request"
 
 
 class RecordedRealm:
@@ -75,8 +75,9 @@ class RecordedSession:
         return f"{self._dispatch.delivery}/{self._dispatch.step.key}/{self._dispatch.attempt}"
 
     async def run(self, turn: Turn) -> AsyncIterator[TurnEvent]:
-        """The intent; then, on resuming, the recorded events, or ``Failure(recording-miss)`` with the difference.
-        ``ProviderError(recording-invalid)`` when an answer and the tool requests recorded with it do not fit together."""
+        """The intent; then, on resuming, the recorded events. ``ProviderError``: ``recording-miss`` with the difference to
+        the nearest recording, which no second try can mend; ``recording-invalid`` when what was recorded for a turn does
+        not fit together."""
         step, worktree, number = self._dispatch.step.key, self._dispatch.worktree, self._turns + 1
         try:
             heard = chat.hear(self._conversation, turn)
@@ -86,8 +87,7 @@ class RecordedSession:
         yield CallIntent(request=request)
         found = match(self._fixture, step, number, request, worktree)
         if isinstance(found, Miss):
-            yield Failure(exception="", error_code=MISS, message=found.message)
-            return
+            raise ProviderError(Code.RECORDING_MISS, found.message, remedy=REMEDY)
         events = [localise_event(event, worktree) for event in found.events]
         answers = [event.response for event in events if isinstance(event, CallResult)]
         failed = any(isinstance(event, Failure) for event in events)
