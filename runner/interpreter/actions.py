@@ -1,0 +1,185 @@
+"""What one step's action must look like, apart from the graph around it. Pure; every problem becomes a finding."""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from runner.contract import plan
+from runner.contract.activation import (
+    Action,
+    AgentAction,
+    CommandAction,
+    DecisionAction,
+    GenerateAction,
+    Step,
+)
+from runner.contract.canonical import FrozenJson
+from runner.contract.errors import Finding
+from runner.contract.scope import is_git_path
+from runner.interpreter.expressions import strings
+from runner.interpreter.schemas import schema_findings
+
+TOOLS: Final = ("read", "list", "search", "write", "edit")
+
+_ENV_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_EVENTS: Final = frozenset({plan.FAILURE, plan.TIMEOUT, plan.NONRETRYABLE})
+
+
+def texts(action: Action) -> Iterator[tuple[str, str]]:
+    """Every template of an action with its field path: what may hold expressions."""
+    match action:
+        case AgentAction():
+            yield "prompt", action.prompt
+        case GenerateAction():
+            yield "system", action.system
+            yield "prompt", action.prompt
+            yield from strings(action.input, "input")
+        case CommandAction():
+            for index, word in enumerate(action.run):
+                yield f"run.{index}", word
+            yield from strings(action.env, "env")
+        case DecisionAction():
+            yield "on", action.on
+
+
+def outcomes(step: Step, *, may_exhaust: bool) -> frozenset[str] | None:
+    """Every outcome ``step`` can end with; None for a decision, whose cases are its routes."""
+    events = _EVENTS | ({plan.BUDGET_EXHAUSTED} if may_exhaust else set())
+    match step.action:
+        case DecisionAction():
+            return None
+        case CommandAction():
+            return events | {plan.SUCCESS}
+        case AgentAction() | GenerateAction():
+            declared = routing_values(step.action.result_schema, step.action.outcome)
+            return events | (declared or {plan.SUCCESS})
+
+
+def routing_values(schema: FrozenJson, outcome: str | None) -> frozenset[str]:
+    """The values of the property ``outcome`` that a result may choose between; empty when it does not declare any."""
+    if outcome is None or not isinstance(schema, Mapping):
+        return frozenset()
+    properties = schema.get("properties")
+    declared = properties.get(outcome) if isinstance(properties, Mapping) else None
+    values = declared.get("enum") if isinstance(declared, Mapping) else None
+    return frozenset(v for v in values if isinstance(v, str)) if isinstance(values, tuple) else frozenset()
+
+
+def action_findings(step: Step, place: str, roles: frozenset[str]) -> Iterator[Finding]:
+    """What is wrong inside ``step``'s action at ``place``; ``roles`` are those that have an executor."""
+    action = step.action
+    match action:
+        case AgentAction():
+            yield from _agent(action, place, roles)
+        case GenerateAction():
+            yield from _executor(action.executor, place, roles)
+            yield from _result(action, place)
+        case CommandAction():
+            yield from _command(action, place)
+        case DecisionAction():
+            yield from _decision(step, action, place)
+    if step.expect_changes and not (isinstance(action, AgentAction | CommandAction) and action.scope.writable):
+        yield Finding(
+            place=place.removesuffix(".action") + ".expect_changes",
+            problem="expects changes of a step that cannot write",
+            fix="give it a scope that may be written, or remove the expectation",
+        )
+
+
+def _executor(role: str, place: str, roles: frozenset[str]) -> Iterator[Finding]:
+    if role not in roles:
+        known = ", ".join(sorted(roles)) or "none"
+        yield Finding(
+            place=f"{place}.executor", problem=f"the role {role!r} has no executor", fix=f"roles are: {known}"
+        )
+
+
+def _agent(action: AgentAction, place: str, roles: frozenset[str]) -> Iterator[Finding]:
+    yield from _executor(action.executor, place, roles)
+    yield from _result(action, place)
+    for index, tool in enumerate(action.tools):
+        if tool not in TOOLS:
+            problem, fix = f"the tool {tool!r} is not known", f"tools are: {', '.join(TOOLS)}"
+        elif tool in action.tools[:index]:
+            problem, fix = f"the tool {tool!r} stands twice", "remove one"
+        else:
+            continue
+        yield Finding(place=f"{place}.tools.{index}", problem=problem, fix=fix)
+
+
+def _result(action: AgentAction | GenerateAction, place: str) -> Iterator[Finding]:
+    found = schema_findings(action.result_schema, f"{place}.result_schema")
+    yield from found
+    if action.outcome is None or found:
+        return
+    where = f"{place}.outcome"
+    schema = action.result_schema
+    required = schema.get("required", ()) if isinstance(schema, Mapping) else ()
+    values = routing_values(schema, action.outcome)
+    if not isinstance(required, tuple) or action.outcome not in required or not values:
+        yield Finding(
+            place=where,
+            problem=f"{action.outcome!r} is not a required property of the result with an enum of strings",
+            fix="declare it under properties with an enum, and list it in required",
+        )
+    for value in sorted(values & plan.RESERVED_OUTCOMES):
+        yield Finding(place=where, problem=f"the value {value!r} is reserved", fix="choose another word for it")
+    if "" in values:
+        yield Finding(place=where, problem="an outcome cannot be empty", fix="give it a name")
+
+
+def _command(action: CommandAction, place: str) -> Iterator[Finding]:
+    if action.shell and len(action.run) != 1:
+        yield Finding(place=f"{place}.run", problem="with shell, run is exactly one string", fix="join the words")
+    if action.shell and any("{{" in word for word in action.run):
+        yield Finding(
+            place=f"{place}.run.0",
+            problem="a shell string cannot hold expressions: their text would be read as shell code",
+            fix='pass the value through env and write "$NAME"',
+        )
+    if any("\x00" in word for word in action.run):
+        yield Finding(place=f"{place}.run", problem="holds a NUL byte", fix="remove it")
+    if not action.shell and not action.run[0]:
+        yield Finding(place=f"{place}.run.0", problem="the program's name is empty", fix="name a program")
+    if problem := path_problem(action.cwd):
+        yield Finding(place=f"{place}.cwd", problem=problem, fix="name a folder inside the worktree")
+    yield from _environment(action.env, f"{place}.env")
+
+
+def _environment(env: FrozenJson, place: str) -> Iterator[Finding]:
+    if not isinstance(env, Mapping):
+        yield Finding(place=place, problem="is not a map of names to texts", fix="write NAME: value")
+        return
+    for name, value in env.items():
+        if not _ENV_NAME.fullmatch(name):
+            yield Finding(
+                place=f"{place}.{name}", problem="is no name of a variable", fix="use letters, digits and '_'"
+            )
+        if not isinstance(value, str) or "\x00" in value:
+            yield Finding(place=f"{place}.{name}", problem="is not text", fix="put the value in quotes")
+
+
+def _decision(step: Step, action: DecisionAction, place: str) -> Iterator[Finding]:
+    cases = [route.outcome for route in step.routes if route.outcome not in plan.RESERVED_OUTCOMES]
+    if not cases:
+        yield Finding(place=place, problem="a decision without cases decides nothing", fix="give it cases")
+    if action.default is not None and action.default not in cases:
+        known = ", ".join(cases) or "none"
+        yield Finding(place=f"{place}.default", problem=f"{action.default!r} is not a case", fix=f"cases are: {known}")
+
+
+def path_problem(path: str) -> str | None:
+    """Why ``path`` is not a plain relative path inside the worktree, or None. ``.`` is the worktree itself."""
+    if path == ".":
+        return None
+    if not path or "\x00" in path or "\\" in path:
+        return "is not a path"
+    if "{{" in path:
+        return "a path cannot hold expressions"
+    if path.startswith(("/", "~")):
+        return "must be relative to the worktree"
+    if any(part in ("", ".", "..") for part in path.rstrip("/").split("/")):
+        return "leaves the worktree, or has an empty or '.' component"
+    if is_git_path(path):
+        return "is inside .git"
+    return None
