@@ -4,7 +4,7 @@
 # It is remade only when one of those files changes, or when the checkout has been moved or copied.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint check fmt lock clean
+.PHONY: help setup demo test lint check fmt docs lock clean
 .DELETE_ON_ERROR:
 
 # Another interpreter: make demo PYTHON=/path/to/python3.12
@@ -25,6 +25,7 @@ help: ## what can be asked for
 	@echo "make check   everything a change must pass: make lint, then make test"
 	@echo "make lint    format, lint, strict types, import contracts, capabilities, tracked files"
 	@echo "make fmt     put the code into the house's format"
+	@echo "make docs    write the pages that are made from code (docs/events.md)"
 	@echo "make lock    resolve the dependencies anew into requirements/*.txt"
 	@echo "make clean   remove .venv and everything that tools left behind"
 
@@ -51,6 +52,9 @@ check: lint test
 fmt: $(READY)
 	$(RUN) ruff format .
 	$(RUN) ruff check --fix .
+
+docs: $(READY)
+	$(RUN) tests.house.event_table
 
 lock:
 	@PYTHON='$(PYTHON)' sh .ci/lock
