@@ -1,0 +1,195 @@
+"""The door: ``execute``, ``inspect`` and ``cancel`` Deliveries. Decides, records, performs; everything private stays behind.
+
+The order of ``execute``: interpret, correlate (a settled Delivery is answered here), check the meaning, check the providers,
+look at the worktree, take the fence, correlate again, lease, accept, screen, drive, close. Up to the fence nothing is
+written.
+"""
+
+import asyncio
+import os
+import socket
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any, Final
+
+from runner.contract.activation import Activation
+from runner.contract.canonical import FrozenJson, canonical, digest
+from runner.contract.errors import CallerError, Code
+from runner.contract.ids import DeliveryId, delivery_id
+from runner.contract.layout import DeliveryLayout, delivery_layout
+from runner.contract.outcomes import (
+    Busy,
+    CancelAck,
+    DeliveryState,
+    ExecuteResult,
+    Interrupted,
+    NeedsIntervention,
+    Outcome,
+    Settled,
+    Suspended,
+)
+from runner.contract.plan import Plan
+from runner.contract.ports import Assembly, Clock, Observer
+from runner.contract.records import InboxItem
+from runner.coordinator import fence, lease
+from runner.coordinator.correlation import check_activation, check_meaning
+from runner.coordinator.driving import CANCEL, Setting, StopSwitch, drive_to_boundary
+from runner.coordinator.inspection import inspect_delivery
+from runner.coordinator.joining import ended, in_thread
+from runner.coordinator.journal import accepted_in, settled_in, terminal_facts
+from runner.coordinator.observation import Observation
+from runner.ledger import FileArtifacts, open_reader, post_inbox
+from runner.ledger.codec import timestamp
+
+Interpret = Callable[[Activation | bytes], tuple[Activation, Plan]]
+"""Pure; ``CallerError`` (``activation-invalid``, ``activation-tampered``) for what cannot be one."""
+
+OBSERVER_CLOSE_S: Final = 1.0
+"""How long ``close`` lets an observer hear what is still queued."""
+
+
+class Coordinator:
+    """Carries out Deliveries. One per Runner; any number of Deliveries at once, each in its own ``execute``."""
+
+    def __init__(
+        self,
+        *,
+        state_root: Path,
+        assembly: Assembly,
+        clock: Clock,
+        observer: Observer | None,
+        meaning: FrozenJson,
+        isolation: str,
+        runner_version: str,
+        interpret: Interpret,
+    ) -> None:
+        self._observation = Observation(observer)
+        self._setting = Setting(
+            state_root=state_root,
+            assembly=assembly,
+            clock=clock,
+            observation=self._observation,
+            meaning=meaning,
+            meaning_digest=digest(meaning),
+            runner_version=runner_version,
+        )
+        self._isolation = isolation
+        self._interpret = interpret
+        self._running: set[StopSwitch] = set()
+
+    async def execute(self, activation: Activation | bytes) -> ExecuteResult:
+        """Starts, continues or replays the Delivery of ``activation``, up to its next stable boundary.
+
+        ``CallerError`` before any effect; ``EnvironmentFault`` leaves the Delivery open; ``IntegrityError`` when a stored
+        fact does not hold. A cancelled task ends what runs, frees the fence, leaves the Delivery open and stays
+        cancelled. Killed anywhere, the same call goes on and settles to the same bytes.
+        """
+        stop = StopSwitch()
+        self._running.add(stop)
+        try:
+            return await self._execute(activation, stop)
+        finally:
+            self._running.discard(stop)
+
+    async def inspect(self, delivery: DeliveryId) -> DeliveryState:
+        """What is known of ``delivery``; disturbs no driver. ``CallerError`` (``delivery-unknown``)."""
+        return await in_thread(inspect_delivery, self._setting.state_root, delivery, self._isolation)
+
+    async def cancel(self, delivery: DeliveryId) -> CancelAck:
+        """Cancels ``delivery``: a live driver is told through the inbox, else it is settled here and now.
+
+        ``too-late`` when its terminal was decided before. ``requested`` also when it waits for a person or could not be
+        driven to its end now: the wish is durable and counts from then on. ``CallerError`` (``delivery-unknown``).
+        """
+        name = delivery_id(delivery)
+        layout = delivery_layout(self._setting.state_root, name)
+        document = await in_thread(self._wish, layout)
+        if isinstance(document, CancelAck):
+            return document
+        result = await self.execute(document)
+        match result:
+            case Settled(settlement=settlement):
+                if settlement.outcome is Outcome.CANCELLED:
+                    return CancelAck(delivery=name, disposition="settled", settlement=settlement)
+                return CancelAck(delivery=name, disposition="too-late", settlement=settlement)
+            case Busy() | Suspended() | NeedsIntervention() | Interrupted():
+                return CancelAck(delivery=name, disposition="requested")
+
+    def stop(self) -> None:
+        """Asks every running ``execute`` to stop at its next step boundary and answer ``Interrupted``. Thread- and
+        signal-safe, idempotent; an ``execute`` that begins later is not asked."""
+        for switch in tuple(self._running):
+            switch.pull()
+
+    async def close(self) -> None:
+        """Lets the observer hear what is queued, for at most ``OBSERVER_CLOSE_S``. Call it when nothing runs any more."""
+        await in_thread(self._observation.close, OBSERVER_CLOSE_S)
+
+    async def _execute(self, document: Activation | bytes, stop: StopSwitch) -> ExecuteResult:
+        activation, plan = await in_thread(self._interpret, document)
+        layout = delivery_layout(self._setting.state_root, plan.delivery)
+        settled = await in_thread(self._correlate, layout, plan)
+        if settled is not None:
+            return settled
+        self._setting.assembly.check(activation)
+        if not layout.ledger.exists():
+            worktree = Path(activation.workspace.worktree)
+            await in_thread(lease.check, self._setting.state_root, plan.delivery, worktree)
+        held = await in_thread(fence.acquire, layout, self._setting.clock)
+        if isinstance(held, Busy):
+            return held
+        try:
+            return await _cancelled_once(
+                drive_to_boundary(setting=self._setting, activation=activation, plan=plan, layout=layout, stop=stop)
+            )
+        finally:
+            held.release()
+
+    def _correlate(self, layout: DeliveryLayout, plan: Plan) -> Settled | None:
+        if not layout.ledger.exists():
+            return None
+        with open_reader(layout) as reader:
+            found = accepted_in(reader)
+            if found is None:
+                return None
+            check_activation(found[0], plan)
+            settlement = settled_in(reader)
+        if settlement is not None:
+            return Settled(settlement=settlement)
+        check_meaning(found[0], plan, self._setting.meaning, self._setting.meaning_digest)
+        return None
+
+    def _wish(self, layout: DeliveryLayout) -> bytes | CancelAck:
+        """Leaves the wish to cancel; the accepted activation, to go on with, or why it is too late."""
+        name = DeliveryId(layout.root.name)
+        with open_reader(layout) as reader:
+            found = accepted_in(reader)
+            facts = terminal_facts(reader)
+        if found is None:
+            raise CallerError(
+                Code.DELIVERY_UNKNOWN,
+                f"{name}: it was never accepted, so there is nothing to cancel",
+                remedy="execute it, or leave it",
+            )
+        if facts.proposed is not None:
+            return CancelAck(delivery=name, disposition="too-late", settlement=facts.settlement)
+        item = InboxItem(
+            id=CANCEL,
+            kind=CANCEL,
+            body="",
+            who=f"user {os.getuid()}, process {os.getpid()} on {socket.gethostname()}",
+            at=timestamp(self._setting.clock.now()),
+        )
+        post_inbox(layout, item)
+        return canonical(FileArtifacts(layout.artifacts).get(found[0].document))
+
+
+async def _cancelled_once(driving: Coroutine[Any, Any, ExecuteResult]) -> ExecuteResult:
+    """``driving`` in a task of its own: however often the caller is cancelled, it is cancelled once, and its cleanup runs
+    to the end before the fence is given back."""
+    work = asyncio.create_task(driving)
+    try:
+        await asyncio.wait({work})
+    finally:
+        await ended(work)
+    return work.result()

@@ -1,0 +1,282 @@
+"""One Delivery under its fence: accept it, drive its host to the next boundary, listen for a cancel meanwhile, close it."""
+
+import asyncio
+import datetime as dt
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, assert_never
+
+from runner.contract import limits
+from runner.contract.activation import Activation
+from runner.contract.canonical import FrozenJson
+from runner.contract.events import (
+    CancelRequested,
+    DeliveryAccepted,
+    InterventionNeeded,
+    SavepointTaken,
+)
+from runner.contract.layout import DeliveryLayout
+from runner.contract.outcomes import (
+    ExecuteResult,
+    Interrupted,
+    NeedsIntervention,
+    Outcome,
+    Settled,
+    Suspended,
+    UncertainEffect,
+)
+from runner.contract.plan import Plan
+from runner.contract.ports import (
+    Assembly,
+    Boundary,
+    Case,
+    Clock,
+    HostIntervention,
+    HostStopped,
+    HostSuspended,
+    Rooms,
+    TerminalProposal,
+    WorkflowHost,
+)
+from runner.coordinator import lease
+from runner.coordinator.closing import Closing
+from runner.coordinator.correlation import check_activation, check_meaning
+from runner.coordinator.joining import ended, in_thread
+from runner.coordinator.journal import Journal, accepted_in, cancel_in, settled_in, terminal_facts
+from runner.coordinator.observation import Observation
+from runner.coordinator.recovery import EFFECT_UNKNOWN, describe, uncertain_effects
+from runner.coordinator.settlement import CANCEL_REASONS, decide
+from runner.ledger import create_or_open
+
+CANCEL: Final = "cancel"
+"""The kind of the inbox item that asks for a cancel."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """What is the same for every Delivery of one coordinator."""
+
+    state_root: Path
+    assembly: Assembly
+    clock: Clock
+    observation: Observation
+    meaning: FrozenJson
+    meaning_digest: str
+    runner_version: str
+
+
+class StopSwitch:
+    """Asks one execute to stop at its next boundary, before or after its host exists. Thread- and signal-safe."""
+
+    def __init__(self) -> None:
+        self.pulled = False
+        self._host: WorkflowHost | None = None
+
+    def pull(self) -> None:
+        self.pulled = True
+        if self._host is not None:
+            self._host.stop()
+
+    def attach(self, host: WorkflowHost) -> None:
+        # First the host, then the question: a pull at any moment is seen by one of the two.
+        self._host = host
+        if self.pulled:
+            host.stop()
+
+
+async def drive_to_boundary(
+    *, setting: Setting, activation: Activation, plan: Plan, layout: DeliveryLayout, stop: StopSwitch
+) -> ExecuteResult:
+    """Accepts or continues the Delivery, whose fence the caller holds. The ledger is closed on every way out."""
+    ledger = await in_thread(create_or_open, layout, clock=setting.clock)
+    try:
+        ledger.subscribe(setting.observation.record)
+        case = Case(activation=activation, plan=plan, layout=layout, ledger=ledger, progress=setting.observation)
+        return await _Drive(setting, case, stop).run()
+    finally:
+        await in_thread(ledger.close)
+
+
+class _Drive:
+    def __init__(self, setting: Setting, case: Case, stop: StopSwitch) -> None:
+        self._setting = setting
+        self._case = case
+        self._activation = case.activation
+        self._plan = case.plan
+        self._ledger = case.ledger
+        self._stop = stop
+        self._journal = Journal(case.ledger)
+        self._accepted_at = dt.datetime.max.replace(tzinfo=dt.UTC)
+        self._cancel: CancelRequested | None = None
+
+    async def run(self) -> ExecuteResult:
+        settled = await in_thread(self._accept)
+        if settled is not None:
+            return settled
+        facts = await in_thread(terminal_facts, self._ledger)
+        if facts.proposed is not None and not facts.rooms_needed:
+            return await self._close(None)
+        if facts.proposed is None:
+            await self._notice(None)
+            blocked = await in_thread(self._screen)
+            if blocked is not None:
+                return blocked
+        async with self._setting.assembly.rooms(self._case) as rooms:
+            if facts.proposed is None:
+                stopped = await self._to_boundary(rooms)
+                if stopped is not None:
+                    return stopped
+            return await self._close(rooms)
+
+    def _accept(self) -> Settled | None:
+        """Correlates again, now that nobody else can write; leases the worktree; records the acceptance once."""
+        found = accepted_in(self._ledger)
+        if found is not None:
+            check_activation(found[0], self._plan)
+            settlement = settled_in(self._ledger)
+            if settlement is not None:
+                return Settled(settlement=settlement)
+            check_meaning(found[0], self._plan, self._setting.meaning, self._setting.meaning_digest)
+        if terminal_facts(self._ledger).worktree_needed:
+            lease.take(self._setting.state_root, self._plan.delivery, Path(self._activation.workspace.worktree))
+        record = found[1] if found else self._journal.record(self._acceptance())
+        self._accepted_at = dt.datetime.fromisoformat(record.at)
+        self._cancel = cancel_in(self._ledger)
+        return None
+
+    def _acceptance(self) -> DeliveryAccepted:
+        return DeliveryAccepted(
+            activation=self._plan.activation,
+            plan=self._plan.digest,
+            meaning=self._setting.meaning_digest,
+            meaning_text=self._setting.meaning,
+            runner_version=self._setting.runner_version,
+            document=self._ledger.artifacts.put(self._activation.to_json()),
+        )
+
+    def _screen(self) -> NeedsIntervention | None:
+        """Before anything is driven: effects that a driver before this one began and whose end nobody saw. A cancel does
+        not make them known either, so it waits for the same answer."""
+        effects = self._uncertain()
+        if not effects:
+            return None
+        return self._ask(EFFECT_UNKNOWN, describe(effects), effects)
+
+    def _uncertain(self) -> tuple[UncertainEffect, ...]:
+        steps = self._ledger.open_steps()
+        return uncertain_effects(record for step in steps for record in self._ledger.read(step=step))
+
+    def _ask(self, reason: str, detail: str, effects: tuple[UncertainEffect, ...]) -> NeedsIntervention:
+        self._journal.ask_once(InterventionNeeded(reason=reason, detail=detail))
+        return NeedsIntervention(delivery=self._plan.delivery, reason=reason, detail=detail, effects=effects)
+
+    async def _to_boundary(self, rooms: Rooms) -> ExecuteResult | None:
+        """Drives to the next boundary; None when that was the end, whose terminal is then recorded."""
+        if self._stop.pulled:
+            return self._interrupted()
+        await in_thread(self._baseline, rooms)
+        boundary = await self._drive(rooms.host)
+        match boundary:
+            case TerminalProposal():
+                await self._propose(rooms, boundary)
+                return None
+            case HostSuspended():
+                return self._suspended(boundary)
+            case HostIntervention(reason=reason, detail=detail, step=step):
+                return await in_thread(self._ask, reason, f"{step}: {detail}", await in_thread(self._uncertain))
+            case HostStopped():
+                return self._interrupted()
+            case _:
+                assert_never(boundary)
+
+    def _baseline(self, rooms: Rooms) -> None:
+        """When the worktree is not what was admitted, nothing of this Delivery has happened to it: the lease goes back,
+        so that the worktree is not kept from others by a Delivery that cannot begin."""
+        try:
+            rooms.custody.baseline()
+        except BaseException:
+            if self._ledger.last(frozenset({SavepointTaken.KIND})) is None:
+                lease.release(self._setting.state_root, self._plan.delivery)
+            raise
+
+    async def _drive(self, host: WorkflowHost) -> Boundary:
+        """The host and the inbox side by side. Both have ended when this returns or raises."""
+        if self._cancel is not None:
+            host.cancel(CANCEL_REASONS[self._cancel.cause])
+        self._stop.attach(host)
+        work = asyncio.create_task(host.drive())
+        watch = asyncio.create_task(self._watch(host))
+        try:
+            await asyncio.wait({work, watch}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            await _both_ended(work, watch)
+        if watch.done() and not watch.cancelled():
+            watch.result()  # The watch ends by itself only with an error: then nobody could cancel any more.
+        return work.result()
+
+    async def _watch(self, host: WorkflowHost) -> None:
+        while True:
+            await self._notice(host)
+            await self._setting.clock.sleep(limits.INBOX_POLL_S)
+
+    async def _notice(self, host: WorkflowHost | None) -> None:
+        """Takes a cancel from the inbox, or the Delivery's own deadline, once: recorded first, then told to the host."""
+        if self._cancel is not None:
+            return
+        self._cancel = await in_thread(self._take_cancel)
+        if self._cancel is not None and host is not None:
+            host.cancel(CANCEL_REASONS[self._cancel.cause])
+
+    def _take_cancel(self) -> CancelRequested | None:
+        items = [item for item in self._ledger.inbox() if item.kind == CANCEL]
+        if items:
+            event = CancelRequested(who=items[0].who, cause="request")
+        elif self._is_over():
+            event = CancelRequested(who="runner", cause="delivery-timeout")
+        else:
+            return None
+        for item in items:
+            self._ledger.take(item)
+        self._journal.record(event)
+        return event
+
+    def _is_over(self) -> bool:
+        """Measured from the acceptance by the wall clock, so that it holds across restarts."""
+        timeout_s = self._activation.limits.delivery_timeout_s
+        if timeout_s is None:
+            return False
+        return self._setting.clock.now() - self._accepted_at >= dt.timedelta(seconds=timeout_s)
+
+    async def _propose(self, rooms: Rooms, proposal: TerminalProposal) -> None:
+        await self._notice(None)
+        completing = proposal.outcome is Outcome.COMPLETED and self._cancel is None
+        findings = await rooms.invocation.conclude() if completing else ()
+        await in_thread(self._journal.record, decide(proposal, self._cancel, findings))
+
+    async def _close(self, rooms: Rooms | None) -> Settled:
+        closing = Closing(state_root=self._setting.state_root, plan=self._plan, journal=self._journal, rooms=rooms)
+        return Settled(settlement=await closing.settle())
+
+    def _suspended(self, boundary: HostSuspended) -> Suspended:
+        not_before = None
+        if boundary.resume_in_s is not None:
+            moment = self._setting.clock.now() + dt.timedelta(seconds=boundary.resume_in_s)
+            not_before = moment.astimezone(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        return Suspended(
+            delivery=self._plan.delivery,
+            reason=boundary.reason,
+            detail=boundary.detail,
+            step=boundary.step,
+            not_before=not_before,
+        )
+
+    def _interrupted(self) -> Interrupted:
+        detail = "stopped at a step boundary as asked; execute the same activation to go on"
+        return Interrupted(delivery=self._plan.delivery, detail=detail)
+
+
+async def _both_ended(work: asyncio.Task[Any], watch: asyncio.Task[Any]) -> None:
+    try:
+        await ended(watch)
+    finally:
+        await ended(work)

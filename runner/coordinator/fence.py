@@ -1,0 +1,163 @@
+"""One live driver per Delivery: a kernel ``flock`` that ends with its holder, and a file that tells people who it is.
+
+``flock``, not ``lockf``: a record lock is lost when anything in the process closes the file. The handle is close-on-exec, so
+no child keeps it. A second driver in this process opens the file anew and is refused like one in another process. A live
+holder, stopped or not, is never overtaken; the owner file is for messages and decides nothing.
+"""
+
+import fcntl
+import json
+import os
+import secrets
+import socket
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from runner.contract.ids import DeliveryId
+from runner.contract.layout import DeliveryLayout
+from runner.contract.outcomes import Busy
+from runner.contract.ports import Clock
+from runner.contract.text import excerpt
+from runner.ledger.codec import timestamp
+from runner.ledger.files import make_private, write_new, written_at
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holder:
+    """Who holds a fence. ``boot`` and ``started`` tell a process from a later one with the same id."""
+
+    host: str
+    boot: str
+    pid: int
+    started: str
+    token: str
+    since: str
+
+
+class Fence:
+    """A held fence. ``release`` it, or die."""
+
+    def __init__(self, handle: int, layout: DeliveryLayout) -> None:
+        self._handle = handle
+        self._layout = layout
+
+    def release(self) -> None:
+        """Lets the next driver in. Idempotent."""
+        handle, self._handle = self._handle, -1
+        if handle >= 0:
+            with suppress(OSError):  # For messages only; a left-over file names a process that does not hold the fence.
+                self._layout.owner.unlink()
+            os.close(handle)
+
+
+def acquire(layout: DeliveryLayout, clock: Clock) -> Fence | Busy:
+    """The fence of the Delivery, or who holds it; never waits. Makes the Delivery's directory when there is none."""
+    make_private(layout.root)
+    with written_at(layout.fence):
+        handle = _locked(layout.fence)
+    if handle is None:
+        holder = read_holder(layout)
+        return Busy(
+            delivery=DeliveryId(layout.root.name),
+            host=holder.host if holder else "unknown",
+            pid=holder.pid if holder else 0,
+            since=holder.since if holder else "unknown",
+        )
+    fence = Fence(handle, layout)
+    try:
+        with written_at(layout.owner):
+            _write_holder(layout.owner, timestamp(clock.now()))
+    except BaseException:
+        fence.release()
+        raise
+    return fence
+
+
+def read_holder(layout: DeliveryLayout) -> Holder | None:
+    """What the owner file says, or None if there is none that can be understood."""
+    try:
+        raw = json.loads(layout.owner.read_text("utf-8")[:10_000])
+        texts = {key: excerpt(str(raw[key]), 200) for key in ("host", "boot", "started", "token", "since")}
+        return Holder(pid=int(raw["pid"]), **texts)
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def live_driver(layout: DeliveryLayout) -> str | None:
+    """``host:pid`` if the owner file names a process that lives on this machine since then. Takes no lock, so that looking
+    can never make a driver find the Delivery busy."""
+    holder = read_holder(layout)
+    if holder is None or holder.host != socket.gethostname() or holder.boot != _boot_id():
+        return None
+    return f"{holder.host}:{holder.pid}" if _lives(holder) else None
+
+
+def is_free(layout: DeliveryLayout) -> bool:
+    """Whether nobody drives the Delivery; takes and frees its fence. Only for a Delivery that was never accepted: a driver
+    that starts at this very moment would find it busy."""
+    if not layout.fence.exists():
+        return True
+    with written_at(layout.fence):
+        handle = _locked(layout.fence)
+    if handle is None:
+        return False
+    os.close(handle)
+    return True
+
+
+def _locked(path: Path) -> int | None:
+    while True:
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(handle)
+            return None
+        except BaseException:
+            os.close(handle)
+            raise
+        # A lock on a file that was replaced meanwhile keeps nobody out.
+        with suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(handle), path.stat()):
+                return handle
+        os.close(handle)
+
+
+def _write_holder(path: Path, since: str) -> None:
+    pid = os.getpid()
+    holder = Holder(
+        host=socket.gethostname(),
+        boot=_boot_id(),
+        pid=pid,
+        started=_start_time(pid),
+        token=secrets.token_hex(8),
+        since=since,
+    )
+    write_new(path.parent, json.dumps(asdict(holder)).encode()).replace(path)
+
+
+def _lives(holder: Holder) -> bool:
+    try:
+        os.kill(holder.pid, 0)
+    except ProcessLookupError:
+        return False
+    except (OSError, OverflowError):
+        # It exists but is not ours to signal, or the number cannot be a process; the start time decides.
+        pass
+    return holder.pid > 0 and _start_time(holder.pid) == holder.started
+
+
+def _boot_id() -> str:
+    """Empty where the machine does not tell."""
+    with suppress(OSError):
+        return Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
+    return ""
+
+
+def _start_time(pid: int) -> str:
+    """Clock ticks from boot to the process's start; empty where the machine does not tell."""
+    with suppress(OSError, IndexError, ValueError):
+        # The second field is the program's name in parentheses and may hold anything, spaces and parentheses included.
+        return Path(f"/proc/{pid}/stat").read_text("utf-8", errors="replace").rsplit(")", 1)[1].split()[19]
+    return ""
