@@ -68,7 +68,10 @@ def endpoint(
         model=model,
         base_url=settings.base_url,
         api_key=key,
+        # A header of our own, because one in OPENAI_CUSTOM_HEADERS would win over the key.
+        default_headers={"Authorization": f"Bearer {secret or 'none'}"},
         organization="none",
+        openai_proxy=None,
         max_retries=0,
         timeout=settings.request_timeout_s,
         http_async_client=client,

@@ -10,7 +10,8 @@ import datetime as dt
 import json
 import math
 import re
-from collections.abc import Mapping
+import ssl
+from collections.abc import Iterator, Mapping
 from email.utils import parsedate_to_datetime
 from typing import Any, Final
 
@@ -19,6 +20,8 @@ import openai
 from providers.openai.answer import INVALID_STREAM, STREAM_ENDED, BadChunk
 from runner.contract.provider import Failure
 
+CERTIFICATE: Final = "ssl.SSLCertVerificationError"
+CAUSES_MAX: Final = 10
 _CODE: Final = re.compile(r"[A-Za-z0-9_.:-]{1,100}")
 
 
@@ -27,11 +30,11 @@ def failure_of(error: Exception, now: dt.datetime) -> Failure:
     status = error.status_code if isinstance(error, openai.APIStatusError) else None
     code, coded_status = _code(error, status)
     return Failure(
-        exception=_name(error),
+        exception=CERTIFICATE if _untrusted(error) else _name(error),
         http_status=status if status is not None else coded_status,
         error_code=code,
         retry_after_s=_retry_after(error, now),
-        message=str(error),
+        message=_message(error),
     )
 
 
@@ -49,6 +52,29 @@ def retry_after_s(headers: Mapping[str, str], now: dt.datetime) -> float | None:
     return max(0.0, seconds) if math.isfinite(seconds) else None
 
 
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """``error`` and what it was raised from, outermost first."""
+    cause: BaseException | None = error
+    for _ in range(CAUSES_MAX):
+        if cause is None:
+            return
+        yield cause
+        cause = cause.__cause__ or cause.__context__
+
+
+def _untrusted(error: Exception) -> bool:
+    """Whether the endpoint's certificate was refused, which no second try mends."""
+    return any(isinstance(cause, ssl.SSLCertVerificationError) for cause in _causes(error))
+
+
+def _message(error: Exception) -> str:
+    """For people. The SDK's own text of a failed connection hides the reason, which stands in what it was raised from."""
+    if not isinstance(error, openai.APIConnectionError):
+        return str(error)
+    texts = dict.fromkeys(text for cause in _causes(error) if (text := str(cause)))
+    return " ".join(texts)
+
+
 def _name(error: Exception) -> str:
     """The SDK's own class, so that the name does not change with the layer in between."""
     for cls in type(error).__mro__:
@@ -61,6 +87,8 @@ def _code(error: Exception, status: int | None) -> tuple[str | None, int | None]
     """The error code, and the HTTP status that an error inside a stream carries as its code."""
     if status is not None and 300 <= status < 400:
         return "redirect", None
+    if _untrusted(error):
+        return None, None
     if isinstance(error, openai.APITimeoutError | TimeoutError):
         return "timeout", None
     if isinstance(error, openai.APIConnectionError):
