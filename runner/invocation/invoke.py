@@ -86,6 +86,7 @@ class Invocation:
         try:
             offered = self._registry.descriptor(executor.provider)
             specs = self._specs(dispatch, offered)
+            contract = JsonContract(dispatch.action.result_schema)
         except CallerError as error:
             return refused_by(error, self._registry.redactor).failed
         problems = (*descriptor_problems(executor, offered), *dispatch_problems(self._case.plan, dispatch))
@@ -95,9 +96,15 @@ class Invocation:
         before = await in_thread(lambda: self._before(dispatch, descriptor))
         if not isinstance(before, Counter):
             return before
-        return await self._episode(
-            _Bound(dispatch=dispatch, executor=executor, offered=offered, specs=specs, descriptor=descriptor), before
+        bound = _Bound(
+            dispatch=dispatch,
+            executor=executor,
+            offered=offered,
+            specs=specs,
+            contract=contract,
+            descriptor=descriptor,
         )
+        return await self._episode(bound, before)
 
     def _specs(self, dispatch: Dispatch, offered: ProviderDescriptor) -> tuple[ToolSpec, ...]:
         """Our own tools, for agents of a provider that lets us run them."""
@@ -192,7 +199,7 @@ class Invocation:
         return Episode(
             turns=ModelTurns(context),
             tools=tools,
-            contract=JsonContract(action.result_schema),
+            contract=bound.contract,
             turns_max=action.turns_max if isinstance(action, AgentAction) else GENERATE_TURNS_MAX,
         )
 
@@ -273,6 +280,7 @@ class _Bound:
     executor: Executor
     offered: ProviderDescriptor
     specs: tuple[ToolSpec, ...]
+    contract: JsonContract
     descriptor: FrozenJson
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from runner.contract.ports import Clock
@@ -47,9 +48,8 @@ async def in_thread(work: Callable[[], T]) -> T:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
         while not task.done():
-            try:
+            # A further cancellation changes nothing: the thread is bounded, and the first one is raised below.
+            with suppress(asyncio.CancelledError):
                 await asyncio.wait({task})
-            except asyncio.CancelledError:
-                continue  # the first cancellation is raised below; the thread is bounded
         _consume(task)
         raise
