@@ -51,6 +51,7 @@ class Code(StrEnum):
     WORKTREE_LEASED = "worktree-leased"
     CAPTURE_FAILED = "capture-failed"
     CAPTURE_BUDGET = "capture-budget"
+    RESTORE_BLOCKED = "restore-blocked"
     FENCE_LOST = "fence-lost"
     SETUP_FAILED = "setup-failed"
     # integrity
