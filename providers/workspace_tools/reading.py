@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from providers.workspace_tools.bounds import ENTRIES_MAX, LINE_CHARS_MAX, SEARCHED_BYTES_MAX
 from providers.workspace_tools.paths import Glob, Refused, parts_of
-from providers.workspace_tools.tree import Entry, Walk, directory, look, read_file, shown_path, told
+from providers.workspace_tools.tree import Entry, Walk, directory, look, read_file, refuse_other, shown_path, told
 from runner.contract.limits import FILE_READ_BYTES_MAX, SEARCH_MATCHES_MAX
 from runner.contract.text import excerpt, visible
 
@@ -103,7 +103,8 @@ def _files(root: int, parts: tuple[str, ...], walk: Walk) -> Generator[Entry, No
         if parts and found is None:
             raise Refused(f"{visible('/'.join(parts))}: there is no such file or directory")
         one = Entry.of(parent, parts, found) if found is not None else None
-        if one is not None and one.kind != "directory":
+        if one is not None and found is not None and one.kind != "directory":
+            refuse_other(found, visible(one.path))
             yield one
             return
     with directory(root, parts) as here:
