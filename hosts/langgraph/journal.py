@@ -1,0 +1,224 @@
+"""The host's pen: step entries in their lawful order, and the position that follows from them.
+
+Owned invariants
+- An end is appended (one durable transaction with everything that belongs to it) and folded into the position without an
+  await in between, on the event loop's thread: the position is never ahead of the ledger, nor behind it.
+- A step ends once. A closing that becomes possible by an end is recorded right behind it.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from hosts.langgraph.readiness import (
+    Delta,
+    Topology,
+    advance,
+    end_of,
+    exhausted,
+    final,
+    held,
+    to_supersede,
+)
+from hosts.langgraph.state import Position
+from runner.contract import plan as words
+from runner.contract.errors import Code, IntegrityError
+from runner.contract.events import (
+    STEP_ENDS,
+    ArtifactStored,
+    DecisionTaken,
+    Event,
+    OutputValidated,
+    StepAttemptStarted,
+    StepCompleted,
+    StepFailed,
+    StepScheduled,
+    StepSkipped,
+    StepSuperseded,
+    ValueRef,
+)
+from runner.contract.ids import Digest, ObjectId, SiteId, StepRef
+from runner.contract.ports import LedgerReader, LedgerWriter
+from runner.contract.records import Draft, Record
+
+ATTEMPT: Final = 1
+"""The host never retries: a call's tries are invocation's, and an interrupted attempt goes on under its number."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Open:
+    """A step that may have effects and has no end yet."""
+
+    step: StepRef
+    recorded: bool
+    """Whether its start is in the ledger or staged for it."""
+    opened_at: ObjectId | None
+    """The recorded savepoint of an attempt that an earlier process began."""
+    resumed: bool
+
+
+class Journal:
+    """Steps of one drive."""
+
+    def __init__(self, *, topology: Topology, position: Position, reader: LedgerReader, writer: LedgerWriter) -> None:
+        self._topology: Final = topology
+        self._position: Final = position
+        self._reader: Final = reader
+        self._writer: Final = writer
+        self.open: Final[dict[SiteId, Open]] = {}
+
+    # --- recovery ----------------------------------------------------------------------------------------------------
+
+    def catch_up(self) -> None:
+        """Folds what the ledger has beyond the checkpoint, and finds the steps that were left open. Costs what is beyond
+        and what is open."""
+        for record in self._reader.read(after=self._position.now.sq, kinds=STEP_ENDS):
+            self._fold(record)
+        for step in self._reader.open_steps():
+            if step != self._position.now.step(step.site) or self._position.now.settled(step.site):
+                raise IntegrityError(
+                    Code.LEDGER_CORRUPT,
+                    f"the ledger has step {step} open, but the graph is at {self._position.now.step(step.site)}",
+                    remedy="the ledger does not belong to this plan; keep both and ask whoever changed them",
+                )
+            started = self._reader.last(frozenset({StepAttemptStarted.KIND}), step)
+            savepoint = started.event.savepoint if started and isinstance(started.event, StepAttemptStarted) else None
+            opened_at = ObjectId(savepoint) if savepoint else None
+            self.open[step.site] = Open(step=step, recorded=started is not None, opened_at=opened_at, resumed=True)
+
+    def close_out(self) -> None:
+        """Records as superseded what a closing left unfinished, once nothing of it is in flight. Repeats while closings
+        follow from closings."""
+        while sites := to_supersede(self._topology, self._position.now, frozenset(self.open)):
+            now = self._position.now
+            event = StepSuperseded(reason="a loop went back before it ran")
+            self._append([Draft(event=event, step=now.step(site)) for site in sites])
+
+    # --- starts ------------------------------------------------------------------------------------------------------
+
+    def admit(self, site: SiteId) -> Open | None:
+        """Takes ``site`` as in flight; None when it may not start any more. An open attempt goes on even while a loop
+        closes over it, as it would have without the crash."""
+        if site in self.open:
+            return self.open[site]
+        now = self._position.now
+        if now.settled(site) or held(self._topology, now, site):
+            return None
+        if self._reader.last(STEP_ENDS, now.step(site)) is not None:
+            raise IntegrityError(
+                Code.WORKFLOW_STUCK,
+                f"step {now.step(site)} has an end in the ledger that the graph does not know",
+                remedy="this is a defect of the Runner: report it with this message",
+            )
+        opened = Open(step=now.step(site), recorded=False, opened_at=None, resumed=False)
+        self.open[site] = opened
+        return opened
+
+    def withdraw(self, opened: Open) -> None:
+        """Undoes ``admit`` for a step of which nothing was recorded."""
+        if not opened.recorded:
+            self.open.pop(opened.step.site, None)
+
+    def starts(self, opened: Open, savepoint: ObjectId, digest: Digest) -> tuple[Draft, ...]:
+        """The drafts of the step's start; empty for an attempt that goes on."""
+        if opened.recorded:
+            return ()
+        started = StepAttemptStarted(savepoint=savepoint, input=digest)
+        scheduled = () if opened.resumed else (Draft(event=StepScheduled(), step=opened.step),)
+        return (*scheduled, Draft(event=started, step=opened.step, attempt=ATTEMPT))
+
+    def start(self, opened: Open, savepoint: ObjectId, digest: Digest) -> None:
+        """Stages the start: durable with the first effect's intent, or with the end."""
+        self._writer.stage(*self.starts(opened, savepoint, digest))
+        opened.recorded = True
+
+    # --- ends --------------------------------------------------------------------------------------------------------
+
+    def complete(
+        self, opened: Open, outcome: str, output: ValueRef | None, savepoint: ObjectId, before: Iterable[Draft] = ()
+    ) -> None:
+        """The step succeeded in ``outcome``; where that leads back once too often it ends ``budget-exhausted``."""
+        drafts = [*before, *stored(opened.step, output)]
+        broken = self._exhausted(opened.step.site, outcome, failed=False, retriable=False)
+        if broken is not None:
+            self._end(opened, self._over_budget(broken, output, savepoint), drafts)
+            return
+        taken = self._decision(opened.step.site, outcome)
+        decided = [Draft(event=taken, step=opened.step, attempt=ATTEMPT)] if taken else []
+        self._end(opened, StepCompleted(outcome=outcome, output=output, savepoint=savepoint), [*drafts, *decided])
+
+    def fail(self, opened: Open, event: StepFailed, before: Iterable[Draft] = ()) -> None:
+        """The step failed; a back route that is over budget is not taken."""
+        drafts = [*before, *stored(opened.step, event.output, validated=False)]
+        broken = self._exhausted(opened.step.site, event.outcome, failed=True, retriable=event.retriable)
+        if broken is not None:
+            event = self._over_budget(broken, event.output, ObjectId(event.savepoint))
+        self._end(opened, event, drafts)
+
+    def skip(self, site: SiteId, event: StepSkipped) -> None:
+        """The step does not run at this visit."""
+        self._append([Draft(event=event, step=self._position.now.step(site))])
+
+    def end_all(self, ends: Iterable[tuple[Open, Event]]) -> None:
+        """Ends open steps together, in one transaction: when the Delivery is cancelled or at its end."""
+        drafts = []
+        for opened, event in ends:
+            attempt = ATTEMPT if opened.recorded else None
+            scheduled = not opened.recorded and not opened.resumed
+            drafts += [Draft(event=StepScheduled(), step=opened.step)] if scheduled else []
+            drafts.append(Draft(event=event, step=opened.step, attempt=attempt))
+            self.open.pop(opened.step.site, None)
+        if drafts:
+            self._append(drafts)
+
+    def _end(self, opened: Open, event: StepCompleted | StepFailed, before: Iterable[Draft]) -> None:
+        drafts = [*before, Draft(event=event, step=opened.step, attempt=ATTEMPT)]
+        self._append(drafts, ended=opened.step.site)
+        self.close_out()
+
+    def _append(self, drafts: list[Draft], *, ended: SiteId | None = None) -> None:
+        records = self._writer.append(*drafts)
+        if ended is not None:
+            self.open.pop(ended, None)
+        for record in records:
+            if record.event.KIND in STEP_ENDS:
+                self._fold(record)
+
+    def _fold(self, record: Record) -> None:
+        self._position.apply(self._advance(record))
+
+    def _advance(self, record: Record) -> Delta:
+        return advance(self._topology, self._position.now, end_of(record))
+
+    def _exhausted(self, site: SiteId, outcome: str, *, failed: bool, retriable: bool) -> SiteId | None:
+        route = self._topology.route(site, outcome, failed=failed, retriable=retriable)
+        return exhausted(self._topology, self._position.now, site, route)
+
+    def _over_budget(self, broken: SiteId, output: ValueRef | None, savepoint: ObjectId) -> StepFailed:
+        budget = self._topology.sites[broken].budget_visits
+        return StepFailed(
+            outcome=words.BUDGET_EXHAUSTED,
+            code=words.BUDGET_EXHAUSTED,
+            message=f"going back would be visit {(budget or 0) + 1} of {broken}, whose budget is {budget}",
+            retriable=False,
+            output=output,
+            savepoint=savepoint,
+        )
+
+    def _decision(self, site: SiteId, outcome: str) -> DecisionTaken | None:
+        if self._topology.sites[site].action.kind != "decision":
+            return None
+        route = self._topology.route(site, outcome, failed=False, retriable=False)
+        return DecisionTaken(case=outcome, target=route.target if route else "")
+
+    def finished(self) -> SiteId | None:
+        """The step that ends the Delivery, if one does."""
+        return final(self._position.now)
+
+
+def stored(step: StepRef | None, output: ValueRef | None, *, validated: bool = True) -> list[Draft]:
+    """The entries that stand before an end which names ``output``."""
+    if output is None:
+        return []
+    drafts = [Draft(event=ArtifactStored(digest=output.digest, bytes=output.bytes), step=step)] if output.stored else []
+    return [*drafts, Draft(event=OutputValidated(digest=output.digest), step=step)] if validated else drafts
