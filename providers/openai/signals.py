@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import openai
 
-from providers.openai.answer import INVALID_STREAM, STREAM_ENDED, BadChunk
+from providers.openai.answer import INVALID_STREAM, STREAM_ENDED
 from runner.contract.provider import Failure
 
 CERTIFICATE: Final = "ssl.SSLCertVerificationError"
@@ -93,12 +93,10 @@ def _code(error: Exception, status: int | None) -> tuple[str | None, int | None]
         return "timeout", None
     if isinstance(error, openai.APIConnectionError):
         return "connection", None
-    if isinstance(error, BadChunk):
-        return INVALID_STREAM, None
     if isinstance(error, json.JSONDecodeError | UnicodeDecodeError):
         return STREAM_ENDED, None
     if not isinstance(error, openai.APIError):
-        return None, None
+        return INVALID_STREAM, None  # a BadChunk, or what the libraries raise over one
     codes = [value for value in (_field(error, "code"), _field(error, "type")) if value is not None]
     numbers = [value for value in codes if isinstance(value, int) and 400 <= value < 600]
     texts = [value for value in codes if isinstance(value, str) and _CODE.fullmatch(value)]

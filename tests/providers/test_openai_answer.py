@@ -4,6 +4,8 @@ import datetime as dt
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from providers.openai.answer import CALLS_MAX, CHARS_MAX, Answer, AnswerReader, BadChunk
 from providers.openai.redaction import Redacting, redacted_json
@@ -222,3 +224,39 @@ def test_what_nobody_chose_is_left_to_the_endpoint() -> None:
     settings = Settings(base_url="http://h", temperature=0.5, seed=7)
     assert sampling(settings, Options(temperature=0.0)) == {"temperature": 0.0, "seed": 7}
     assert sampling(Settings(base_url="http://h"), Options()) == {}
+
+
+NAMES = st.sampled_from(
+    [
+        "choices",
+        "delta",
+        "content",
+        "tool_calls",
+        "function",
+        "arguments",
+        "name",
+        "id",
+        "index",
+        "usage",
+        "model",
+        "refusal",
+    ]
+)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-5, 5) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@given(chunks=st.lists(JSON, max_size=4), finish=st.sampled_from(["stop", "tool_calls", "length", ""]))
+def test_no_chunk_raises_anything_but_a_bad_chunk(chunks: list[Any], finish: str) -> None:
+    """Any JSON may come: it is read, or refused with one error type; what was read is an answer or a failure."""
+    reader = AnswerReader()
+    try:
+        for chunk in chunks:
+            reader.add(chunk)
+        reader.add({"choices": [{"delta": {}, "finish_reason": finish}]})
+    except BadChunk:
+        return
+    assert isinstance(reader.finish(), Answer | Failure)

@@ -162,7 +162,7 @@ async def test_a_call_that_hangs_ends_at_its_deadline() -> None:
 async def test_a_cancelled_call_travels_on_and_leaves_the_session_as_it_was() -> None:
     """The lease ends, and the same turn can be run again."""
     leases, loop, arrived = Leases(), asyncio.get_running_loop(), asyncio.Event()
-    replies = [Hang(), Result({"answer": "x"})]
+    replies: list[Reply] = [Hang(), Result({"answer": "x"})]
 
     def script(body: Any) -> Reply:
         loop.call_soon_threadsafe(arrived.set)

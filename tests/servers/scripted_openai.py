@@ -181,6 +181,7 @@ class _Handler(BaseHTTPRequestHandler):
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
     block_on_close = True
+    request_queue_size = 128
     owner: "ScriptedOpenAi"
 
     def handle_error(self, request: Any, client_address: Any) -> None:
