@@ -51,7 +51,9 @@ def _platform() -> Check:
             detail = "macOS: a daemon that a command starts in a session of its own is not found and ended"
             return Check(name="platform", state="note", detail=detail)
         case other:
-            return Check(name="platform", state="problem", detail=f"{other} is not supported", remedy="use Linux or macOS")
+            return Check(
+                name="platform", state="problem", detail=f"{other} is not supported", remedy="use Linux or macOS"
+            )
 
 
 def _python() -> Check:
@@ -72,7 +74,9 @@ def _places(lookup: config_lookup.Lookup) -> Iterator[Check]:
     for place in lookup.places:
         where = str(place.path) if place.path else ""
         detail = "used" if place.used else place.note
-        yield Check(name=f"config: {place.name}", state="ok" if place.used else "note", detail=f"{where} ({detail})".strip())
+        yield Check(
+            name=f"config: {place.name}", state="ok" if place.used else "note", detail=f"{where} ({detail})".strip()
+        )
 
 
 def _state_root(root: Path) -> Check:
@@ -138,7 +142,11 @@ def _isolation(config: "RunnerFactoryConfig") -> Check:
 
 # --- shown -----------------------------------------------------------------------------------------------------------
 
-_MARKS: dict[State, tuple[str, Style]] = {"ok": ("ok     ", "green"), "note": ("note   ", ""), "problem": ("PROBLEM", "red")}
+_MARKS: dict[State, tuple[str, Style]] = {
+    "ok": ("ok     ", "green"),
+    "note": ("note   ", ""),
+    "problem": ("PROBLEM", "red"),
+}
 
 
 def lines_of(checks: tuple[Check, ...]) -> list[Line]:

@@ -1,0 +1,98 @@
+"""The door: ``runner``. Names the commands and turns whatever they raise into a message and an exit code."""
+
+import sys
+from collections.abc import Sequence
+
+import typer
+
+from runner.cli import delivery_commands, package_commands, setup_commands
+from runner.cli.options import ConfigOption
+
+app = typer.Typer(
+    name="runner",
+    help="Carries out one agent workflow over a git worktree: killable anywhere, settling the same.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+for family in (setup_commands, package_commands, delivery_commands):
+    family.register(app)
+
+
+@app.callback()
+def root(config: ConfigOption = None) -> None:
+    """Carries out one agent workflow over a git worktree: killable anywhere, settling the same."""
+
+
+def main() -> None:
+    """The console script."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(argv: Sequence[str]) -> int:
+    """One command line -> its exit code. Raises nothing."""
+    from runner.contract.errors import RunnerError
+
+    # Read here too, because a failure may come before the command has parsed its options.
+    as_json = "--json" in argv
+    if sys.platform == "win32":
+        return _refuse_windows(as_json=as_json)
+    try:
+        code = app(args=list(argv), standalone_mode=False)
+    except RunnerError as error:
+        from runner.cli.exit_codes import of_error
+        from runner.cli.failures import show_error
+
+        show_error(error, as_json=as_json)
+        return int(of_error(error))
+    except BrokenPipeError:
+        return _reader_gone()
+    except (KeyboardInterrupt, typer.Abort):
+        return 130
+    except Exception as error:  # the outermost boundary: nothing a user can type yields a traceback
+        return _unexpected(error, as_json=as_json)
+    return int(code or 0)
+
+
+def _unexpected(error: Exception, *, as_json: bool) -> int:
+    """click's own errors show themselves (usage); anything else is a mistake of ours."""
+    show, code = getattr(error, "show", None), getattr(error, "exit_code", None)
+    if callable(show) and isinstance(code, int):
+        if as_json:
+            from runner.cli.terminal import write_json
+
+            message = getattr(error, "format_message", error.__str__)()
+            write_json(
+                {"error": {"family": "caller", "code": "usage", "message": message, "findings": [], "remedy": ""}}
+            )
+        else:
+            show()
+        return code
+    from runner.cli.failures import show_internal
+
+    show_internal(error, as_json=as_json)
+    return 4
+
+
+def _refuse_windows(*, as_json: bool) -> int:
+    from runner.cli.failures import show_error
+    from runner.contract.errors import Code, EnvironmentFault
+
+    show_error(
+        EnvironmentFault(
+            Code.PLATFORM_UNSUPPORTED, "Windows is not supported", remedy="use Linux, macOS, or Linux inside WSL"
+        ),
+        as_json=as_json,
+    )
+    return 5
+
+
+def _reader_gone() -> int:
+    """Whoever read our output (``| head``) has seen enough; the interpreter must not complain about it at exit."""
+    import os
+
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 0

@@ -1,0 +1,122 @@
+"""``runner check``, ``runner graph``, ``runner admit``: from a package to an activation."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from runner.cli.options import (
+    BaseOption,
+    BindOption,
+    ConfigOption,
+    DirtyOption,
+    IdOption,
+    InPlaceOption,
+    InputOption,
+    JsonOption,
+    PackageArgument,
+    RepoOption,
+    TargetOption,
+    explicit_config,
+    find_config,
+)
+
+
+class Form(StrEnum):
+    """How a graph is drawn."""
+
+    MERMAID = "mermaid"
+    ASCII = "ascii"
+
+
+def register(app: typer.Typer) -> None:
+    """Adds this family's commands."""
+    app.command()(check)
+    app.command()(graph)
+    app.command()(admit)
+
+
+def check(package: PackageArgument, as_json: JsonOption = False) -> None:
+    """Say everything that is wrong with a package, each with file:line and a fix."""
+    from runner.cli.admitting import checked_package
+    from runner.cli.terminal import write_json, write_lines
+
+    summary = checked_package(package)
+    if as_json:
+        write_json({"ok": True, **summary.document()})
+    else:
+        write_lines([(f"{package}: ok", "green"), *summary.lines()])
+
+
+def graph(
+    source: Annotated[Path, typer.Argument(metavar="PACKAGE|ACTIVATION", help="A package or an admitted activation.")],
+    form: Annotated[Form, typer.Option("--format", help="How to draw it.")] = Form.ASCII,
+    as_json: JsonOption = False,
+) -> None:
+    """Draw the workflow, offline."""
+    from runner.cli.admitting import drawn
+    from runner.cli.terminal import write_json, write_lines
+
+    picture = drawn(source, form.value)
+    if as_json:
+        write_json({"format": form.value, "graph": picture})
+    else:
+        write_lines([*picture.rstrip("\n").split("\n")])
+
+
+def admit(
+    ctx: typer.Context,
+    package: PackageArgument,
+    *,
+    out: Annotated[Path, typer.Option("-o", "--output", metavar="FILE", help="Where to write the activation.")],
+    repo: RepoOption = Path(),
+    inputs: InputOption = None,
+    bind: BindOption = None,
+    target: TargetOption = None,
+    delivery: IdOption = None,
+    base: BaseOption = "HEAD",
+    in_place: InPlaceOption = False,
+    include_dirty: DirtyOption = False,
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Freeze package, repository, bindings and input into one activation, ready to execute."""
+    import shlex
+
+    from runner.cli.admitting import Wish, admit_wish
+    from runner.cli.terminal import write_json, write_lines
+
+    wish = Wish(
+        package=package,
+        repository=repo,
+        inputs=tuple(inputs or ()),
+        bindings=tuple(bind or ()),
+        target=target,
+        delivery=delivery,
+        base=base,
+        in_place=in_place,
+        include_dirty=include_dirty,
+    )
+    admitted = admit_wish(wish, find_config(ctx, config, repo), out)
+    named = explicit_config(ctx, config)
+    command = shlex.join(["runner", "execute", str(out), *(("--config", str(named)) if named else ())])
+    if as_json:
+        write_json(
+            {
+                "delivery": admitted.delivery,
+                "activation": str(out),
+                "binding_identity": admitted.identity,
+                "worktree": admitted.worktree,
+                "next": [command],
+            }
+        )
+    else:
+        write_lines(
+            [
+                (f"Delivery {admitted.delivery}: admitted", "green"),
+                f"  activation  {out}",
+                f"  worktree    {admitted.worktree}",
+                f"  next        {command}",
+            ]
+        )
