@@ -15,7 +15,7 @@ from providers.openai.endpoint import endpoint
 from providers.openai.redaction import Redacting, redacted, redacted_json
 from providers.openai.settings import Settings
 from providers.openai.signals import failure_of
-from runner.contract.canonical import FrozenJson
+from runner.contract.canonical import FrozenJson, thaw
 from runner.contract.events import Usage
 from runner.contract.provider import (
     CallIntent,
@@ -110,7 +110,7 @@ class OpenAiSession:
         target = self._target
         model = endpoint(target.settings, target.client, model=target.model, sampling=target.sampling, secret=secret)
         form = wire.response_format(request)
-        body = dict(target.settings.body) | ({"response_format": form} if form else {})
+        body = thaw(target.settings.body) | ({"response_format": form} if form else {})
         return model.chunks(wire.wire_messages(request), wire.wire_tools(request), body)
 
 

@@ -45,6 +45,7 @@ class Settings(Frozen):
     request_timeout_s: Annotated[float, Field(gt=0, le=86_400)] = 600.0
     """For one whole call, the streamed answer included."""
     max_output_tokens: _Tokens | None = None
+    """Sent as ``max_completion_tokens``; an endpoint that only knows the older ``max_tokens`` gets it through ``body``."""
     temperature: _Temperature | None = None
     seed: _Seed | None = None
     prices: Prices | None = None

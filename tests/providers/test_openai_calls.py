@@ -272,12 +272,13 @@ async def test_settings_and_options_reach_the_endpoint_and_prices_make_a_cost() 
         bound=bound,
         temperature=1.0,
         seed=7,
-        body={"cache_prompt": False},
+        body={"cache_prompt": False, "provider": {"order": ["a", {"b": 1}]}},
         headers={"X-Team": "blue"},
         prices={"input_per_mtok": 2.0, "output_per_mtok": 10.0},
     ) as (session, server):
         events = await events_of(session, GO)
     body = server.requests[0].body
+    assert body["provider"] == {"order": ["a", {"b": 1}]}
     chosen = {
         k: body.get(k) for k in ("model", "temperature", "seed", "max_completion_tokens", "cache_prompt", "stream")
     }
