@@ -1,0 +1,299 @@
+"""One walk over the worktree, directory by directory, by handle and without following links.
+
+A file's content is read again unless inode, size, mode, mtime and ctime are what they were when it was last read and its
+ctime is older than the start of that reading scan: no rewrite, not even one with its mtime put back, can look like that.
+Files are read whole, between two ``fstat`` that must agree.
+"""
+
+import errno
+import hashlib
+import os
+import stat
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from custody.ignore import IgnoreRules
+from custody.paths import DIRECTORY, Root, parents, permission, show
+from custody.state import EXECUTABLE, FIFO, GITLINK, REGULAR, SYMLINK, File, Index, State, directories_of
+from runner.contract import limits
+from runner.contract.errors import Code, EnvironmentFault
+from runner.contract.scope import is_git_path
+
+CLOCK_MARGIN_NS: Final = 100_000_000
+"""A kernel stamps files with a clock that ticks every 1 to 10 ms; a stamp this much older than a scan was before it."""
+READ_TRIES: Final = 3
+DEPTH_MAX: Final = 200
+"""Directories inside directories: each level holds one handle open."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """What one savepoint may hold. Beyond ``file_bytes`` a file is reported as not captured; the others end the scan."""
+
+    files: int = limits.CAPTURE_FILES_MAX
+    bytes: int = limits.CAPTURE_BYTES_MAX
+    file_bytes: int = limits.CAPTURE_FILE_BYTES_MAX
+    seconds: float = 600.0
+
+
+@dataclass(slots=True)
+class Found:
+    """What a walk has found so far."""
+
+    files: dict[bytes, File] = field(default_factory=dict)
+    dirs: dict[bytes, int] = field(default_factory=dict)
+    empty: set[bytes] = field(default_factory=set)
+    specials: dict[bytes, str] = field(default_factory=dict)
+    not_captured: dict[bytes, str] = field(default_factory=dict)
+    bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """A file as it was when its content was read."""
+
+    signature: tuple[int, ...]
+    oid: str
+    scan_ns: int
+
+
+def blob_id(object_format: str, data: bytes) -> str:
+    """The git object id of a blob."""
+    return hashlib.new(object_format, b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest()
+
+
+class Scanner:
+    """Scans one worktree; remembers what it read, for this process."""
+
+    def __init__(self, root: Root, rules: IgnoreRules, object_format: str, budget: Budget) -> None:
+        self._root = root
+        self.rules = rules
+        self.object_format = object_format
+        self.budget = budget
+        self._seen: dict[bytes, _Seen] = {}
+
+    def scan(self, reference: State | None, index: Index, keep: Callable[[str, bytes], None]) -> Found:
+        """Everything that counts: files that ``reference`` has, that ``index`` tracks, or that the frozen rules do not
+        ignore. ``keep`` gets the content of each file that was read. ``CAPTURE_FAILED`` when a file that was captured
+        before cannot be now, ``CAPTURE_BUDGET`` naming the directory that breaks a budget."""
+        walk = _Walk(self, seen=self._seen, reference=reference, index=index, keep=keep)
+        try:
+            walk.directory(self._root.fd, b"", 0)
+        finally:
+            self.rules.rest()
+        self._seen = walk.seen_now
+        return walk.found
+
+    def forget(self) -> None:
+        """Everything is read again by the next scan."""
+        self._seen = {}
+
+
+class _Walk:
+    """One scan. ``seen_now`` holds only what exists now, so that memory follows the tree."""
+
+    def __init__(
+        self,
+        tools: "Scanner",
+        *,
+        seen: Mapping[bytes, _Seen],
+        reference: State | None,
+        index: Index,
+        keep: Callable[[str, bytes], None],
+    ) -> None:
+        self.found = Found()
+        self.seen_now: dict[bytes, _Seen] = {}
+        self._rules, self._format, self._budget = tools.rules, tools.object_format, tools.budget
+        self._seen, self._keep = seen, keep
+        self._captured: Mapping[bytes, File] = reference.files if reference else {}
+        tracked = {path for (path, _), entry in index.items() if entry.mode != GITLINK}
+        self._links = {path for (path, _), entry in index.items() if entry.mode == GITLINK}
+        self._wanted = tracked | self._captured.keys()
+        self._wanted_dirs = directories_of(self._wanted)
+        self._captured_dirs = directories_of(self._captured)
+        # Compared with the stamps of files, so it must be the machine's clock and not the injected one.
+        self._start_ns = time.time_ns()
+        self._until = time.monotonic() + self._budget.seconds
+
+    def directory(self, fd: int, prefix: bytes, depth: int) -> None:
+        """Takes in one open directory; ``prefix`` is its path with a trailing ``/``, or empty."""
+        with os.scandir(fd) as entries:
+            found = sorted((os.fsencode(entry.name), entry.stat(follow_symlinks=False)) for entry in _present(entries))
+        if prefix:
+            if not found:
+                self.found.empty.add(prefix[:-1])
+            if any(name == b".git" for name, _ in found):
+                if prefix[:-1] not in self._captured_dirs:
+                    del self.found.dirs[prefix[:-1]]
+                    self.found.not_captured[prefix[:-1]] = "nested repository"
+                    return
+                self.found.not_captured[prefix + b".git"] = "nested repository"
+        for name, status in self._counted(prefix, found):
+            path = prefix + name
+            if is_git_path(os.fsdecode(name)):
+                if name != b".git":
+                    self._refuse(path, "a name that git reserves")
+            elif stat.S_ISDIR(status.st_mode):
+                self._enter(fd, name, path, status, depth)
+            else:
+                self._file(fd, name, path, status)
+        self._check_budget()
+
+    def _counted(self, prefix: bytes, found: list[tuple[bytes, os.stat_result]]) -> list[tuple[bytes, os.stat_result]]:
+        """Those entries that are not ignored, or that must be looked at all the same."""
+        asked: dict[bytes, bytes] = {}
+        for name, status in found:
+            path = prefix + name
+            directory = stat.S_ISDIR(status.st_mode)
+            if path not in (self._wanted_dirs if directory else self._wanted) and name != b".git":
+                asked[name] = path + b"/" if directory else path
+        ignored = self._rules.ignored(tuple(asked.values()))
+        return [(name, status) for name, status in found if asked.get(name) not in ignored]
+
+    def _enter(self, fd: int, name: bytes, path: bytes, status: os.stat_result, depth: int) -> None:
+        if path in self._links:
+            self.found.not_captured[path] = "submodule"
+            return
+        if depth >= DEPTH_MAX:
+            self._refuse(path, f"more than {DEPTH_MAX} directories deep")
+            return
+        try:
+            below = os.open(name, DIRECTORY, dir_fd=fd)
+        except OSError as error:
+            self._unreadable(path, error)
+            return
+        try:
+            self.found.dirs[path] = permission(status)
+            self.directory(below, path + b"/", depth + 1)
+        except PermissionError as error:
+            self.found.dirs.pop(path, None)
+            self._unreadable(path, error)
+        finally:
+            os.close(below)
+
+    def _file(self, fd: int, name: bytes, path: bytes, status: os.stat_result) -> None:
+        if stat.S_ISLNK(status.st_mode):
+            self._link(fd, name, path)
+        elif stat.S_ISREG(status.st_mode):
+            self._regular(fd, name, path, status)
+        else:
+            kinds = {stat.S_IFIFO: FIFO, stat.S_IFSOCK: "socket", stat.S_IFCHR: "device", stat.S_IFBLK: "device"}
+            self.found.specials[path] = kinds.get(stat.S_IFMT(status.st_mode), "special")
+
+    def _link(self, fd: int, name: bytes, path: bytes) -> None:
+        try:
+            target = os.fsencode(os.readlink(name, dir_fd=fd))
+        except OSError as error:
+            self._unreadable(path, error)
+            return
+        oid = blob_id(self._format, target)
+        self._keep(oid, target)
+        self.found.files[path] = File(SYMLINK, oid, 0)
+
+    def _regular(self, fd: int, name: bytes, path: bytes, status: os.stat_result) -> None:
+        if status.st_size > self._budget.file_bytes:
+            self._refuse(path, f"too large ({status.st_size} bytes)")
+            return
+        self.found.bytes += status.st_size
+        self._check_budget()
+        seen = self._seen.get(path)
+        if seen is None or seen.signature != _signature(status) or status.st_ctime_ns >= seen.scan_ns - CLOCK_MARGIN_NS:
+            seen = self._read(fd, name, path)
+            if seen is None:
+                return
+        self.seen_now[path] = seen
+        perm = stat.S_IMODE(seen.signature[2])
+        self.found.files[path] = File(EXECUTABLE if perm & 0o100 else REGULAR, seen.oid, perm)
+
+    def _read(self, fd: int, name: bytes, path: bytes) -> _Seen | None:
+        """The file's content, handed to ``keep``; None when it could not be read and that was reported."""
+        for _ in range(READ_TRIES):
+            try:
+                handle = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=fd)
+            except OSError as error:
+                self._unreadable(path, error)
+                return None
+            try:
+                before = os.fstat(handle)
+                if not stat.S_ISREG(before.st_mode) or before.st_size > self._budget.file_bytes:
+                    continue
+                data = _exactly(handle, before.st_size)
+                if data is not None and _signature(os.fstat(handle)) == _signature(before):
+                    oid = blob_id(self._format, data)
+                    self._keep(oid, data)
+                    return _Seen(_signature(before), oid, self._start_ns)
+            except OSError as error:
+                self._unreadable(path, error)
+                return None
+            finally:
+                os.close(handle)
+        self._refuse(path, "changed while being read")
+        return None
+
+    def _unreadable(self, path: bytes, error: OSError) -> None:
+        """Gone meanwhile is gone; everything else is reported or ends the scan."""
+        if error.errno not in (errno.ENOENT, errno.ELOOP, errno.ENOTDIR):
+            self._refuse(path, f"cannot be read ({os.strerror(error.errno or 0)})")
+
+    def _refuse(self, path: bytes, why: str) -> None:
+        """Reports a new path; a path that was captured before must be captured now or there is no savepoint."""
+        if path in self._captured or path in self._captured_dirs:
+            raise EnvironmentFault(
+                Code.CAPTURE_FAILED,
+                f"{show(path)} was captured before and cannot be now: {why}",
+                remedy="make it readable again or put it back, then run the same command again",
+            )
+        self.found.not_captured[path] = why
+
+    def _check_budget(self) -> None:
+        what = None
+        if len(self.found.files) > self._budget.files:
+            what = f"more than {self._budget.files} files"
+        elif self.found.bytes > self._budget.bytes:
+            what = f"more than {self._budget.bytes} bytes"
+        elif time.monotonic() > self._until:
+            what = f"not scanned within {self._budget.seconds:.0f} s"
+        if what is not None:
+            raise EnvironmentFault(
+                Code.CAPTURE_BUDGET,
+                f"the worktree cannot be captured: {what}; most of it is in {show(self._heaviest()) or '.'}/",
+                remedy="let .gitignore name what is built there, before the Delivery is accepted",
+            )
+
+    def _heaviest(self) -> bytes:
+        """The deepest directory that holds more than half of the files nobody tracks."""
+        new = [path for path in self.found.files if path not in self._wanted] or list(self.found.files)
+        count = Counter(directory for path in new for directory in parents(path))
+        heavy = [directory for directory, files in count.items() if files * 2 > len(new)]
+        return max(heavy, key=len, default=b"")
+
+
+def _present(entries: Iterable[os.DirEntry[str]]) -> list[os.DirEntry[str]]:
+    """Entries that still exist when their status is asked for."""
+    found = []
+    for entry in entries:
+        try:
+            entry.stat(follow_symlinks=False)
+        except FileNotFoundError:
+            continue
+        found.append(entry)
+    return found
+
+
+def _signature(status: os.stat_result) -> tuple[int, ...]:
+    return (status.st_ino, status.st_size, status.st_mode, status.st_mtime_ns, status.st_ctime_ns)
+
+
+def _exactly(handle: int, size: int) -> bytes | None:
+    """``size`` bytes and then the end; None when there are fewer or more."""
+    parts, left = [], size
+    while left > 0:
+        part = os.read(handle, left)
+        if not part:
+            return None
+        parts.append(part)
+        left -= len(part)
+    return None if os.read(handle, 1) else b"".join(parts)
