@@ -244,20 +244,22 @@ class Invocation:
     # --- for the coordinator -----------------------------------------------------------------------------------------
 
     async def conclude(self) -> tuple[Finding, ...]:
-        """See ``ports.InvocationControl``. Asks the realm of every executor that was called; executors with the same
-        provider and options are asked once, together."""
+        """See ``ports.InvocationControl``. Asks the realms of providers that were called, about every executor bound to
+        them: what stands in a recording for a role that was never called is unused, too. Executors with the same model
+        and options share what they have and are asked about once, together."""
         asked = await in_thread(lambda: asked_calls(self._case.ledger, self._case.plan))
-        groups: dict[tuple[str, bytes], tuple[Executor, frozenset[tuple[str, int]]]] = {}
-        for executor in self._case.activation.executors:
-            calls = asked.get(executor.role)
-            if calls:
-                key = (executor.provider, canonical(executor.options))
-                first, others = groups.get(key, (executor, frozenset()))
-                groups[key] = (first, others | calls)
+        executors = self._case.activation.executors
+        called = {e.provider for e in executors if asked.get(e.role)}
+        groups: dict[tuple[str, str, bytes], list[Executor]] = {}
+        for executor in executors:
+            if executor.provider in called:
+                key = (executor.provider, executor.model, canonical(executor.options))
+                groups.setdefault(key, []).append(executor)
         findings: list[Finding] = []
-        for executor, calls in groups.values():
-            realm = await self._registry.realm(executor.provider)
-            findings += realm.review(executor, calls)
+        for (provider, _, _), members in groups.items():
+            realm = await self._registry.realm(provider)
+            calls = frozenset[tuple[str, int]]().union(*(asked.get(e.role, frozenset()) for e in members))
+            findings += realm.review(members[0], calls)
         return tuple(findings)
 
     async def retire(self, authorization: Digest) -> Retirement:
@@ -291,8 +293,8 @@ def _drifted(problems: tuple[str, ...]) -> Failed:
 
 async def _conclude_session(journal: Journal, disposition: Disposition) -> None:
     match disposition:
-        case Completed(value=value):
-            await journal.session_completed(value)
+        case Completed():
+            await journal.session_completed()
         case Failed(code=code, message=message):
             await journal.session_failed(code, message)
         case Invalid(findings=findings):

@@ -16,7 +16,6 @@ from runner.contract.events import (
     Event,
     ModelCalled,
     ModelResponded,
-    OutputValidated,
     SessionCompleted,
     SessionFailed,
     SessionStarted,
@@ -58,10 +57,9 @@ class Journal:
         event = SessionStarted(session=self.session, descriptor=descriptor, descriptor_digest=digest(descriptor))
         await self._append(lambda: (event,))
 
-    async def session_completed(self, value: FrozenJson) -> None:
-        """With the digest of the value that the contract admitted."""
-        validated = OutputValidated(digest=digest(value))
-        await self._append(lambda: (validated, SessionCompleted(session=self.session)))
+    async def session_completed(self) -> None:
+        """The value itself is the host's to record, with the step's end."""
+        await self._append(lambda: (SessionCompleted(session=self.session),))
 
     async def session_failed(self, code: str, message: str) -> None:
         event = SessionFailed(session=self.session, code=code, message=message)
