@@ -81,7 +81,7 @@ def action_findings(step: Step, place: str, roles: frozenset[str]) -> Iterator[F
     if step.expect_changes and not (isinstance(action, AgentAction | CommandAction) and action.scope.writable):
         yield Finding(
             place=place.removesuffix(".action") + ".expect_changes",
-            problem="expects changes of a step that cannot write",
+            problem=f"{step.id!r} expects changes but cannot write",
             fix="give it a scope that may be written, or remove the expectation",
         )
 
@@ -138,25 +138,33 @@ def _command(action: CommandAction, place: str) -> Iterator[Finding]:
             fix='pass the value through env and write "$NAME"',
         )
     if any("\x00" in word for word in action.run):
-        yield Finding(place=f"{place}.run", problem="holds a NUL byte", fix="remove it")
+        yield Finding(place=f"{place}.run", problem="the command holds a NUL byte", fix="remove it")
     if not action.shell and not action.run[0]:
         yield Finding(place=f"{place}.run.0", problem="the program's name is empty", fix="name a program")
     if problem := path_problem(action.cwd):
-        yield Finding(place=f"{place}.cwd", problem=problem, fix="name a folder inside the worktree")
+        yield Finding(
+            place=f"{place}.cwd", problem=f"cwd {action.cwd!r:.100} {problem}", fix="name a folder inside the worktree"
+        )
     yield from _environment(action.env, f"{place}.env")
 
 
 def _environment(env: FrozenJson, place: str) -> Iterator[Finding]:
     if not isinstance(env, Mapping):
-        yield Finding(place=place, problem="is not a map of names to texts", fix="write NAME: value")
+        yield Finding(place=place, problem="env is not a map of names to texts", fix="write NAME: value")
         return
     for name, value in env.items():
         if not _ENV_NAME.fullmatch(name):
             yield Finding(
-                place=f"{place}.{name}", problem="is no name of a variable", fix="use letters, digits and '_'"
+                place=f"{place}.{name}",
+                problem=f"{name!r:.100} cannot name a variable",
+                fix="use letters, digits and '_'",
             )
         if not isinstance(value, str) or "\x00" in value:
-            yield Finding(place=f"{place}.{name}", problem="is not text", fix="put the value in quotes")
+            yield Finding(
+                place=f"{place}.{name}",
+                problem=f"the value of {name!r:.100} is not text",
+                fix="put the value in quotes",
+            )
 
 
 def _decision(step: Step, action: DecisionAction, place: str) -> Iterator[Finding]:

@@ -50,7 +50,11 @@ def _conditions(step: Step, place: str, resolver: Resolver) -> Iterator[Finding]
             continue
         if not single:
             fix = 'write "{{ ... }}" and nothing around it'
-            yield Finding(place=f"{place}.{where}", problem="must be exactly one expression", fix=fix)
+            yield Finding(
+                place=f"{place}.{where}",
+                problem=f"{where.rpartition('.')[2]!r} must be exactly one expression",
+                fix=fix,
+            )
 
 
 def _template(text: str, place: str, resolver: Resolver) -> Iterator[Finding]:

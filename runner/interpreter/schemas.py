@@ -118,7 +118,11 @@ def _shape(value: Any) -> Iterator[Problem]:
         path = tuple(map(str, error.absolute_path))
         if error.validator == "additionalProperties" and isinstance(error.instance, Mapping):
             for key in sorted(set(error.instance) - set(_KEYWORDS)):
-                yield (*path, key), "is not a keyword of JSON Schema 2020-12", "correct its spelling or remove it"
+                yield (
+                    (*path, key),
+                    f"{key!r:.100} is not a keyword of JSON Schema 2020-12",
+                    "correct its spelling or remove it",
+                )
         elif error.validator == "anyOf":
             yield path, f"{error.instance!r:.100} is not a type", f"use {', '.join(_TYPE['enum'])}"
         else:
@@ -134,7 +138,7 @@ def _meaning(root: Any) -> Iterator[Problem]:
         if not isinstance(schema, dict):
             continue
         if path and "$id" in schema:
-            yield (*path, "$id"), "only the outermost schema may have an $id", "remove it"
+            yield (*path, "$id"), "only the outermost schema may have an '$id'", "remove it"
         yield from _patterns(path, schema)
         jumps[path] = list(_same_value(path, schema))
         if "$ref" in schema:
@@ -145,7 +149,11 @@ def _meaning(root: Any) -> Iterator[Problem]:
                 problem = f"{schema['$ref'][:100]!r} leads nowhere inside this schema"
                 yield (*path, "$ref"), problem, "use '#/$defs/NAME'; other documents are never read"
     for path in _endless(jumps):
-        yield path, "refers to itself without ever reaching a part of the value", "put the reference below a property"
+        yield (
+            path,
+            "this schema refers to itself without ever reaching a part of the value",
+            "put the reference below a property",
+        )
 
 
 Path = tuple[str, ...]

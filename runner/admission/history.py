@@ -1,0 +1,57 @@
+"""What the parent asks git besides worktrees: its version, what a commit changed, a new repository with one commit."""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from runner.admission.worktree import _git, _GitFailed
+from runner.contract.errors import Code, EnvironmentFault
+from runner.contract.ids import OBJECT_ID_PATTERN
+
+AUTHOR: Final = "Runner demo <demo@localhost>"
+DATE: Final = "1767225600 +0000"
+"""2026-01-01: the same files give the same commit on every machine."""
+
+
+def git_version() -> str:
+    """``git version 2.39.5``; ``EnvironmentFault(git-missing)``."""
+    return _git(Path("/"), "--version").decode(errors="replace").strip()
+
+
+def diffstat(repository: Path, base: str, commit: str) -> str:
+    """``git diff --stat`` of the two commits; empty when git cannot say (the repository is gone, say)."""
+    if not (re.fullmatch(OBJECT_ID_PATTERN, base) and re.fullmatch(OBJECT_ID_PATTERN, commit)):
+        return ""
+    words = ("diff", "--no-ext-diff", "--no-textconv", "--no-color", "--stat=100", f"{base}..{commit}", "--")
+    try:
+        return _git(repository, *words).decode(errors="replace").rstrip()
+    except (_GitFailed, EnvironmentFault):
+        return ""
+
+
+def make_repository(directory: Path, files: Mapping[str, bytes], message: str) -> None:
+    """A new repository in ``directory`` with one commit on ``main`` that holds ``files``, checked out.
+    ``EnvironmentFault(git-failed)`` when git refuses."""
+    directory.mkdir(parents=True, exist_ok=True)
+    try:
+        # No template: the user's sample hooks and excludes are no part of the demo.
+        _git(directory, "init", "--quiet", "--template=", "--initial-branch=main")
+        _git(directory, "fast-import", "--quiet", data=import_stream(files, message))
+        _git(directory, "reset", "--quiet", "--hard")
+    except _GitFailed as error:
+        raise EnvironmentFault(
+            Code.GIT_FAILED,
+            f"git could not make a repository in {directory}: {error}",
+            remedy="git 2.36 or newer is needed",
+        ) from None
+
+
+def import_stream(files: Mapping[str, bytes], message: str) -> bytes:
+    """One commit in the language of ``git fast-import``. Pure. Names are plain: our own data."""
+    text = message.encode()
+    head = f"commit refs/heads/main\ncommitter {AUTHOR} {DATE}\ndata {len(text)}\n".encode()
+    parts = [head, text, b"\n"]
+    for name, data in sorted(files.items()):
+        parts += [f"M 100644 inline {name}\ndata {len(data)}\n".encode(), data, b"\n"]
+    return b"".join(parts)

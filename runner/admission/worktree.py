@@ -1,0 +1,379 @@
+"""The parent's worktrees: finding the repository, making and removing a worktree, looking at the target. The only file outside
+custody that runs git.
+
+A repository is hostile: earlier agents could write its config. Every call therefore overrides what git would execute on its own:
+hooks (``git worktree add`` runs post-checkout), the file system monitor, automatic maintenance, and every filter driver that any
+config names (checking out runs ``smudge``, ``status`` runs ``clean``). Overrides travel in ``GIT_CONFIG_*`` variables,
+which no name chosen by the repository can break out of. The user's own configuration is trusted and stays in force otherwise.
+
+Refused by name, because a result made from them would be wrong: files under a filter (git-lfs and the like), partial clones
+(git would fetch while checking out), SHA-256 repositories, bare ones, ones without a commit. Shallow clones are fine.
+"""
+
+import importlib
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from runner.contract.errors import CallerError, Code, EnvironmentFault, Finding
+from runner.contract.ids import ObjectId
+
+TIMEOUT_S: Final = 600.0
+KEPT: Final = ("PATH", "HOME", "XDG_CONFIG_HOME", "TMPDIR", "USER", "LOGNAME")
+NO_EFFECTS: Final = {
+    "core.hooksPath": os.devnull,
+    "core.fsmonitor": "false",
+    "core.sparseCheckout": "false",
+    "submodule.recurse": "false",
+    "gc.auto": "0",
+    "maintenance.auto": "false",
+    "advice.detachedHead": "false",
+}
+
+PATHS_SHOWN_MAX: Final = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repository:
+    """A repository that admission can work with, as it was found."""
+
+    root: Path
+    """Canonical path of the checkout that was named."""
+    common_dir: Path
+    head: ObjectId
+    """The commit that is checked out there."""
+    config: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Overrides that switch the filter drivers off which some config names."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkout:
+    """A worktree and the commit it stands on: what an activation's ``workspace`` is made from."""
+
+    repository: Repository
+    path: Path
+    base_commit: ObjectId
+    base_tree: ObjectId
+    include_dirty: bool = False
+    fresh: bool = False
+    """Made by ``fresh_worktree``, so that it may be removed again."""
+
+
+def discover(path: Path) -> Repository:
+    """The repository whose checkout ``path`` is or lies in. ``CallerError`` (``repository-invalid``) saying why not. Reads only."""
+    if shutil.which("git") is None:
+        raise EnvironmentFault(Code.GIT_MISSING, "git is not installed", remedy="install git 2.36 or newer")
+    git: Any = importlib.import_module("git")
+    try:
+        found = git.Repo(path, search_parent_directories=True)
+    except (git.InvalidGitRepositoryError, git.NoSuchPathError):
+        raise _invalid(
+            path, "is not inside a git repository", "run 'git init' and commit, or name another folder"
+        ) from None
+    except (git.GitError, OSError, ValueError) as error:
+        raise _invalid(path, f"cannot be opened as a repository: {error}", "check it with 'git status'") from None
+    try:
+        bare, root, common_dir = found.bare, found.working_tree_dir, Path(found.common_dir)
+    finally:
+        found.close()
+    if bare or root is None:
+        raise _invalid(path, "is a bare repository", "name a checkout of it")
+    root_path = Path(root).resolve()
+    if not path.resolve().is_relative_to(root_path):
+        raise _invalid(path, "is not inside the checkout that its repository's config names", "remove core.worktree")
+    return _judged(root_path, common_dir.resolve())
+
+
+def _judged(root: Path, common_dir: Path) -> Repository:
+    """What only git itself can say."""
+    try:
+        top = os.fsdecode(_git(root, "rev-parse", "--show-toplevel").removesuffix(b"\n"))
+        hash_name = _git(root, "rev-parse", "--show-object-format").decode().strip()
+        config = _filters_off(root)
+        promisors = _config_names(root, r"^(extensions\.partialclone|remote\..*\.(promisor|partialclonefilter))$")
+    except _GitFailed as error:
+        raise _invalid(root, f"cannot be read by git: {error}", "check it with 'git status'") from None
+    if Path(top).resolve() != root:
+        raise _invalid(root, f"has its checkout at {top!r:.200}", "name that folder")
+    if hash_name != "sha1":
+        raise _invalid(root, f"is a {hash_name} repository, which is not supported yet", "use a SHA-1 repository")
+    if promisors:
+        raise _invalid(
+            root, "is a partial clone, which is not supported yet", "use a full clone: 'git clone' without --filter"
+        )
+    try:
+        head = _git(root, "rev-parse", "--verify", "--quiet", "HEAD^{commit}").decode().strip()
+    except _GitFailed:
+        raise _invalid(root, "has no commit yet", "commit something first") from None
+    return Repository(root=root, common_dir=common_dir, head=ObjectId(head), config=config)
+
+
+def _invalid(path: Path, why: str, remedy: str) -> CallerError:
+    return CallerError(Code.REPOSITORY_INVALID, f"{str(path)!r:.300} {why}", remedy=remedy)
+
+
+def _config_names(directory: Path, pattern: str) -> list[str]:
+    try:
+        return _split0(_git(directory, "config", "--null", "--name-only", "--get-regexp", pattern))
+    except _GitFailed as error:
+        if str(error):
+            raise
+        return []
+
+
+def _filters_off(directory: Path) -> dict[str, str]:
+    """Overrides that make every configured filter driver do nothing. Reading config starts none."""
+    names = _config_names(directory, r"^filter\..*\.(clean|smudge|process|required)$")
+    return {name: "false" if name.endswith(".required") else "" for name in names}
+
+
+# --- worktrees -------------------------------------------------------------------------------------------------------
+
+
+def fresh_worktree(repository: Repository, *, base: str | None, directory: Path) -> Checkout:
+    """A new worktree at ``directory`` (which must not exist), detached at ``base`` (default: what is checked out in the
+    repository). ``CallerError`` for an unknown base or files under a filter; then nothing is left behind. Uncommitted
+    work in the repository's own checkout stays there and is not part of it."""
+    commit, tree = _resolved(repository, base or repository.head)
+    if directory.exists() and any(directory.iterdir()):
+        raise EnvironmentFault(
+            Code.STATE_UNWRITABLE, f"{str(directory)!r} exists already", remedy="remove it or name another"
+        )
+    checkout = Checkout(
+        repository=repository,
+        path=directory.resolve(),
+        base_commit=commit,
+        base_tree=tree,
+        fresh=True,
+    )
+    try:
+        directory.parent.mkdir(parents=True, exist_ok=True)
+        run = _bound(repository)
+        run(repository.root, "worktree", "add", "--quiet", "--detach", "--no-checkout", str(checkout.path), commit)
+        run(checkout.path, "read-tree", commit)
+        _refuse_filtered(checkout)
+        run(checkout.path, "checkout-index", "--all", "--index", "--quiet", "--force")
+    except (_GitFailed, OSError) as error:
+        remove_worktree(checkout)
+        raise EnvironmentFault(
+            Code.GIT_FAILED, f"the worktree cannot be made: {error}", remedy="free space or check rights"
+        ) from None
+    except BaseException:
+        remove_worktree(checkout)
+        raise
+    return checkout
+
+
+def in_place(repository: Repository, *, include_dirty: bool) -> Checkout:
+    """The repository's own checkout as it is. ``CallerError`` (``worktree-dirty``) listing what is changed, unless
+    ``include_dirty`` says that it belongs to the Delivery; unfinished merges are refused always."""
+    commit, tree = _resolved(repository, repository.head)
+    checkout = Checkout(
+        repository=repository, path=repository.root, base_commit=commit, base_tree=tree, include_dirty=include_dirty
+    )
+    _refuse_filtered(checkout)
+    changed = changed_paths(checkout)
+    unmerged = [path for state, path in changed if state == "unmerged"]
+    if unmerged:
+        raise _dirty(repository, changed, "finish or abort the merge first")
+    if changed and not include_dirty:
+        raise _dirty(repository, changed, "commit or stash it, or pass --include-dirty to make it part of the Delivery")
+    return checkout
+
+
+def changed_paths(checkout: Checkout) -> list[tuple[str, str]]:
+    """What differs from the commit in a checkout, untracked files included, ignored ones not: (``changed`` or ``new`` or
+    ``unmerged``, path)."""
+    try:
+        output = _bound(checkout.repository)(
+            checkout.path,
+            "status",
+            "--porcelain=v2",
+            "-z",
+            "--untracked-files=all",
+            "--no-renames",
+            "--ignore-submodules=none",
+        )
+    except _GitFailed as error:
+        raise EnvironmentFault(Code.GIT_FAILED, f"git status failed: {error}", remedy="check the repository") from None
+    kinds = {"1": ("changed", 8), "u": ("unmerged", 10), "?": ("new", 1)}
+    return [(kinds[line[0]][0], line.split(" ", kinds[line[0]][1])[-1]) for line in _split0(output) if line[0] in kinds]
+
+
+def remove_worktree(checkout: Checkout) -> None:
+    """Removes a worktree that ``fresh_worktree`` made, with everything in it. Idempotent. The repository's own checkout is
+    never removed."""
+    if not checkout.fresh or checkout.path == checkout.repository.root:
+        return
+    try:
+        _bound(checkout.repository)(
+            checkout.repository.root, "worktree", "remove", "--force", "--force", str(checkout.path)
+        )
+    except _GitFailed:
+        shutil.rmtree(checkout.path, ignore_errors=True)
+        try:
+            _git(checkout.repository.root, "worktree", "prune")
+        except _GitFailed as error:
+            raise EnvironmentFault(
+                Code.GIT_FAILED, f"the worktree cannot be removed: {error}", remedy="git worktree prune"
+            ) from None
+
+
+def _resolved(repository: Repository, base: str) -> tuple[ObjectId, ObjectId]:
+    """The commit that ``base`` names and its tree."""
+    ids = []
+    for peel in ("commit", "tree"):
+        try:
+            found = _git(repository.root, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{base}^{{{peel}}}")
+        except _GitFailed:
+            raise _invalid(repository.root, f"has no commit {base!r:.200}", "name a branch, tag or commit") from None
+        ids.append(ObjectId(found.decode().strip()))
+    return ids[0], ids[1]
+
+
+def _refuse_filtered(checkout: Checkout) -> None:
+    """Files under a filter hold something else in the worktree than in git, and turning one into the other runs programs."""
+    run = _bound(checkout.repository)
+    try:
+        names = run(checkout.path, "ls-files", "-z")
+        answer = run(checkout.path, "check-attr", "--cached", "-z", "--stdin", "filter", data=names)
+    except _GitFailed as error:
+        raise EnvironmentFault(
+            Code.GIT_FAILED, f"git check-attr failed: {error}", remedy="check the repository"
+        ) from None
+    fields = _split0(answer)
+    filtered = [
+        (fields[n], fields[n + 2])
+        for n in range(0, len(fields) - 2, 3)
+        if fields[n + 2] not in ("unspecified", "unset")
+    ]
+    if filtered:
+        path, name = filtered[0]
+        raise CallerError(
+            Code.REPOSITORY_INVALID,
+            f"{len(filtered)} files of this repository go through a git filter, which is not supported yet",
+            remedy="use a repository without git-lfs and other filters",
+            findings=[Finding(place=path, problem=f"is under the filter {name!r:.80}", fix="see .gitattributes")],
+        )
+
+
+def _dirty(repository: Repository, changed: Sequence[tuple[str, str]], remedy: str) -> CallerError:
+    shown = [Finding(place=repr(path)[1:-1], problem=state, fix="") for state, path in changed[:PATHS_SHOWN_MAX]]
+    more = f" (the first {PATHS_SHOWN_MAX} are listed)" if len(changed) > PATHS_SHOWN_MAX else ""
+    return CallerError(
+        Code.WORKTREE_DIRTY,
+        f"{str(repository.root)!r} has {len(changed)} uncommitted paths{more}",
+        remedy=remedy,
+        findings=shown,
+    )
+
+
+# --- the target ------------------------------------------------------------------------------------------------------
+
+
+def full_ref(name: str) -> str:
+    """``name`` as a full ref: a short name is a branch."""
+    return name if name.startswith("refs/") else f"refs/heads/{name}"
+
+
+def target_expected(repository: Repository, ref: str) -> str:
+    """What the target is now: an object id or ``absent``. ``CallerError`` (``target-invalid``) for a name git refuses, a ref
+    that is checked out somewhere, a symbolic one, or one that another ref's name stands in the way of."""
+    root = repository.root
+    try:
+        _git(root, "check-ref-format", ref)
+    except _GitFailed:
+        raise _target(ref, "is not a name git accepts", "see 'git check-ref-format'") from None
+    if not ref.startswith(("refs/heads/", "refs/tags/", "refs/runner/")):
+        raise _target(ref, "is neither a branch nor a tag", "name a branch")
+    try:
+        refs = _git(root, "for-each-ref", "--format=%(refname)%00%(objectname)%00%(symref)").decode("utf-8", "replace")
+        worktrees = _split0(_git(root, "worktree", "list", "--porcelain", "-z"))
+    except _GitFailed as error:
+        raise EnvironmentFault(
+            Code.GIT_FAILED, f"the refs cannot be read: {error}", remedy="check the repository"
+        ) from None
+    if f"branch {ref}" in worktrees:
+        raise _target(ref, "is checked out in a worktree, which publishing would pull away", "name another branch")
+    known = {fields[0]: fields for line in refs.splitlines() if len(fields := line.split("\0")) == 3}
+    if ref in known:
+        _, value, symbolic = known[ref]
+        if symbolic:
+            raise _target(ref, f"is a symbolic ref to {symbolic}", "name that one")
+        return value
+    parents = {ref.rsplit("/", n)[0] for n in range(1, ref.count("/") - 1)}
+    in_the_way = [other for other in known if other in parents or other.startswith(ref + "/")]
+    if in_the_way:
+        raise _target(ref, f"cannot exist beside {in_the_way[0]!r}", "name another branch")
+    return "absent"
+
+
+def _target(ref: str, why: str, remedy: str) -> CallerError:
+    return CallerError(Code.TARGET_INVALID, f"the target {ref!r:.300} {why}", remedy=remedy)
+
+
+# --- running git -----------------------------------------------------------------------------------------------------
+
+
+class _GitFailed(Exception):
+    """A git command ended with another status than zero; the message is its error output."""
+
+
+def _git(directory: Path, *arguments: str, config: Mapping[str, str] | None = None, data: bytes | None = None) -> bytes:
+    """The standard output of ``git -C directory arguments``. ``_GitFailed`` when git says no; ``EnvironmentFault`` when it is not
+    there or does not end. ``config`` is added to the overrides."""
+    if shutil.which("git") is None:
+        raise EnvironmentFault(Code.GIT_MISSING, "git is not installed", remedy="install git 2.36 or newer")
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(directory), *arguments],
+            input=data if data is not None else b"",
+            capture_output=True,
+            env=_environment({**NO_EFFECTS, **(config or {})}),
+            timeout=TIMEOUT_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise EnvironmentFault(Code.GIT_FAILED, f"git {arguments[0]} did not end in {TIMEOUT_S:.0f} s") from None
+    except OSError as error:
+        raise EnvironmentFault(Code.GIT_FAILED, f"git {arguments[0]} cannot be run: {error}") from None
+    if done.returncode != 0:
+        raise _GitFailed(_shown(done.stderr))
+    return done.stdout
+
+
+def _split0(output: bytes) -> list[str]:
+    """NUL-separated output as text; names that are not UTF-8 keep their bytes as surrogates."""
+    return [os.fsdecode(part) for part in output.split(b"\0") if part]
+
+
+def _bound(repository: Repository) -> Callable[..., bytes]:
+    """``_git`` with the repository's filters switched off."""
+    return partial(_git, config=repository.config)
+
+
+def _environment(config: Mapping[str, str]) -> dict[str, str]:
+    kept = {name: os.environ[name] for name in KEPT if name in os.environ}
+    pairs: Sequence[tuple[str, str]] = tuple(config.items())
+    numbered = {f"GIT_CONFIG_KEY_{n}": key for n, (key, _) in enumerate(pairs)}
+    numbered |= {f"GIT_CONFIG_VALUE_{n}": value for n, (_, value) in enumerate(pairs)}
+    return {
+        **kept,
+        **numbered,
+        "GIT_CONFIG_COUNT": str(len(pairs)),
+        "GIT_OPTIONAL_LOCKS": "0",
+        "GIT_TERMINAL_PROMPT": "0",
+        "GIT_NO_LAZY_FETCH": "1",
+        "GIT_NO_REPLACE_OBJECTS": "1",
+        "LC_ALL": "C",
+    }
+
+
+def _shown(stderr: bytes) -> str:
+    text = stderr.decode("utf-8", "replace").strip()
+    return "".join(c if c.isprintable() or c == "\n" else "?" for c in text)[-500:]
