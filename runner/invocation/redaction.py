@@ -2,7 +2,8 @@
 
 Applied at the tool and response boundary, so that model, journal, recording and replay see the same bytes. Known are the
 values that ``remember`` was given, in the forms a program tends to print them: as they are, JSON-escaped, percent-encoded,
-hex, and base64 at every alignment. Not covered: a secret that something else transformed (encrypted, reversed, split up).
+hex, and base64 at every alignment. Not covered: a secret that something else transformed (encrypted, reversed), and a part of
+one (cut at a bound, or taken apart on purpose): redaction keeps accidents harmless, it does not contain a hostile agent.
 """
 
 import base64
@@ -107,7 +108,8 @@ class StreamRedactor:
 def forms_of(secret: str) -> frozenset[str]:
     """``secret`` as programs print it."""
     raw = secret.encode()
-    forms = {secret, json.dumps(secret)[1:-1], quote(secret, safe=""), quote(secret), raw.hex(), raw.hex().upper()}
+    forms = {secret, quote(secret, safe=""), quote(secret), raw.hex(), raw.hex().upper()}
+    forms |= {json.dumps(secret, ensure_ascii=ascii_only)[1:-1] for ascii_only in (True, False)}
     for encode in (base64.standard_b64encode, base64.urlsafe_b64encode):
         forms |= {_inner_base64(encode(b"\0" * shift + raw).decode(), shift) for shift in range(3)}
     return frozenset(form for form in forms if len(form) >= SECRET_CHARS_MIN)

@@ -58,11 +58,13 @@ Step = TurnEvent | Exception | Callable[[], Awaitable[None]]
 
 
 class FakeClock:
-    """Time stands still but for sleeping, which takes none of the machine's."""
+    """Time stands still but for sleeping, which takes none of the machine's; with ``endless`` no sleep ever ends."""
 
     def __init__(self) -> None:
         self.time = 1_000.0
         self.slept: list[float] = []
+        self.endless = False
+        self.sleeping = asyncio.Event()
 
     def now(self) -> dt.datetime:
         return dt.datetime(2026, 1, 1, tzinfo=dt.UTC) + dt.timedelta(seconds=self.time)
@@ -72,6 +74,9 @@ class FakeClock:
 
     async def sleep(self, seconds: float) -> None:
         self.slept.append(seconds)
+        self.sleeping.set()
+        if self.endless:
+            await asyncio.Event().wait()
         self.time += seconds
         await asyncio.sleep(0)
 
@@ -119,6 +124,8 @@ class Script:
     asked: list[tuple[str, frozenset[tuple[str, int]]]] = field(default_factory=list)
     findings: tuple[Finding, ...] = ()
     on_send: Callable[[], None] = lambda: None
+    odd_request: bool = False
+    """The intent is no JSON."""
 
 
 class ScriptedSession:
@@ -134,7 +141,7 @@ class ScriptedSession:
         script = self._script
         script.heard.append(turn)
         request = freeze({"messages": [*self._messages, _message(turn)]})
-        yield CallIntent(request=request)
+        yield CallIntent(request=float("inf") if script.odd_request else request)
         script.on_send()
         script.sent.append(request)
         for step in script.turns.pop(0):
@@ -286,7 +293,9 @@ class Delivery:
             digest=digest(None),
         )
         case = Case(activation=bound, plan=self.plan, layout=layout, ledger=self.ledger, progress=self.shown)
-        self.registry = Registry(factories=(self.factory,), config=config("fake"), environment=ENVIRONMENT)
+        self.registry = Registry(
+            factories=(self.factory,), config=config(self.factory.descriptor.key), environment=ENVIRONMENT
+        )
         self.registry.check(bound)
         self.invocation = Invocation(
             case=case,

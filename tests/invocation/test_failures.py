@@ -9,7 +9,7 @@ import pytest
 from runner.contract.errors import CallerError, Code, EnvironmentFault, ProviderError
 from runner.contract.events import ModelResponded, SessionFailed
 from runner.contract.ports import Completed, Failed
-from runner.contract.provider import CallIntent, ToolRequest, TurnEnded
+from runner.contract.provider import ToolRequest, TurnEnded
 from tests.invocation.conftest import Make
 from tests.invocation.fakes import Delivery, asks, completes, fails, response, says
 
@@ -221,10 +221,7 @@ async def test_cancelled_in_a_call_that_answers_in_time(make: Make) -> None:
     async def soon() -> None:
         reached.set()
 
-    async def never(seconds: float) -> None:
-        await asyncio.Event().wait()
-
-    delivery.clock.sleep = never  # type: ignore[method-assign] - the grace does not end by itself
+    delivery.clock.endless = True
     delivery.script.turns = [[soon, *asks(("write", {"path": "a", "content": "x"}))], completes()]
     await cancelled_at(delivery, reached)
     assert delivery.kinds() == ["session.started", "model.called", "model.responded"]
@@ -234,15 +231,10 @@ async def test_cancelled_in_a_call_that_answers_in_time(make: Make) -> None:
 
 async def test_cancelled_while_it_waits_to_try_again(make: Make) -> None:
     """A pause is no reason to stay."""
-    delivery, reached = make(), asyncio.Event()
-
-    async def never(seconds: float) -> None:
-        reached.set()
-        await asyncio.Event().wait()
-
-    delivery.clock.sleep = never  # type: ignore[method-assign] - a pause without an end
+    delivery = make()
+    delivery.clock.endless = True
     delivery.script.turns = [fails(http_status=503), completes()]
-    await cancelled_at(delivery, reached)
+    await cancelled_at(delivery, delivery.clock.sleeping)
     assert len(delivery.script.sent) == 1
     assert delivery.script.closed == 1
 
@@ -250,24 +242,11 @@ async def test_cancelled_while_it_waits_to_try_again(make: Make) -> None:
 async def test_an_intent_without_json_never_leaves(make: Make) -> None:
     """The request must have one canonical form before it is sent."""
     delivery = make()
-
-    class Odd:
-        native_id = "odd"
-
-        async def run(self, turn: object) -> Any:
-            yield CallIntent(request=float("inf"))
-            raise AssertionError("resumed")
-
-        async def close(self) -> None: ...
-
-    realm = await delivery.registry.realm("fake")
-    realm.open_session = lambda dispatch: _soon(Odd())  # type: ignore[method-assign,assignment,return-value]
+    delivery.script.odd_request = True
+    delivery.script.turns = [completes()]
     assert (await failed(delivery)).code == "protocol"
     assert delivery.kinds() == ["session.started", "session.failed"]
-
-
-async def _soon(value: Any) -> Any:
-    return value
+    assert delivery.script.sent == []
 
 
 async def test_session_failure_is_recorded_with_its_code(make: Make) -> None:
