@@ -188,3 +188,8 @@ def draw(plan: Plan, form: Literal["mermaid", "ascii"]) -> str:
     from hosts.langgraph import drawing  # noqa: PLC0415 - importing LangGraph takes 0.7 s
 
     return drawing.mermaid(plan) if form == "mermaid" else drawing.ascii(plan)
+
+
+def picture(document: Activation | bytes, form: Literal["mermaid", "ascii"]) -> str:
+    """``draw`` for an activation. ``CallerError`` as ``Runner.execute`` raises it for one that cannot be."""
+    return draw(interpret(document)[1], form)
