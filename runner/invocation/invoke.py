@@ -13,6 +13,7 @@ end, is never repeated: ``Uncertain``. Back-off is not remembered across process
 
 import asyncio
 from collections import Counter
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -184,23 +185,25 @@ class Invocation:
             recorder=recorder,
             progress=progress,
         )
-        tools = None
-        if dispatch.grant is not None:
-            tools = ToolCalls(
-                toolbox=self._toolbox,
-                grant=dispatch.grant,
-                specs=bound.specs,
-                journal=journal,
-                redactor=redactor,
-                clock=self._clock,
-                progress=progress,
-            )
         action = dispatch.action
         return Episode(
             turns=ModelTurns(context),
-            tools=tools,
+            tools=self._tools(bound, journal, progress),
             contract=bound.contract,
             turns_max=action.turns_max if isinstance(action, AgentAction) else GENERATE_TURNS_MAX,
+        )
+
+    def _tools(self, bound: "_Bound", journal: Journal, progress: Callable[[str], None]) -> ToolCalls | None:
+        if bound.dispatch.grant is None:
+            return None
+        return ToolCalls(
+            toolbox=self._toolbox,
+            grant=bound.dispatch.grant,
+            specs=bound.specs,
+            journal=journal,
+            redactor=self._registry.redactor,
+            clock=self._clock,
+            progress=progress,
         )
 
     @property

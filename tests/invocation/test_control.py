@@ -5,7 +5,7 @@ import pytest
 from runner.contract.canonical import digest
 from runner.contract.errors import Code, Finding, IntegrityError
 from runner.contract.events import OwnerRetired, RetirementAuthorized, ToolCalled
-from runner.contract.ids import SiteId, StepRef
+from runner.contract.ids import CallId, SiteId, StepRef
 from runner.contract.ports import Uncertain
 from runner.contract.records import Draft
 from runner.invocation.journal import Journal
@@ -81,6 +81,6 @@ async def test_an_outside_effect_without_a_recorded_end_is_uncertain(make: Make)
     journal = Journal(
         writer=writer, artifacts=delivery.ledger.artifacts, delivery=delivery.plan.delivery, step=step, attempt=1
     )
-    await journal.tool_ended(called.call, ok=False, text="bounced")
+    await journal.tool_ended(CallId(called.call), ok=False, text="bounced")
     delivery.script.turns = [completes()]
     assert not isinstance(await delivery.invocation.invoke(delivery.dispatch()), Uncertain)

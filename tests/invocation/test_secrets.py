@@ -2,6 +2,7 @@
 
 import base64
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import quote
 
@@ -114,6 +115,7 @@ def test_json_is_redacted_in_values_and_keys() -> None:
     value = freeze({SECRET: [{"a": f"x{SECRET}y"}], REDACTED: 1, "n": None})
     redacted = redactor.json(value)
     assert SECRET not in canonical(redacted).decode()
+    assert isinstance(redacted, Mapping)
     assert len(redacted) == 3
 
 

@@ -71,10 +71,10 @@ def test_a_link_is_not_followed(desk: Desk, tool: str) -> None:
     (desk.root / "real").mkdir()
     (desk.root / "real" / "file").write_text("secret\n")
     for name, target in {
-        "dir": outside,
+        "dir": str(outside),
         "inner": "real",
-        "file": outside / "file",
-        "dangling": outside / "new",
+        "file": str(outside / "file"),
+        "dangling": str(outside / "new"),
         "loop": "loop",
     }.items():
         (desk.root / name).symlink_to(target)
