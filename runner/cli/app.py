@@ -1,5 +1,6 @@
 """The door: ``runner``. Names the commands and turns whatever they raise into a message and an exit code."""
 
+import os
 import sys
 from collections.abc import Sequence
 
@@ -32,13 +33,13 @@ def main() -> None:
     sys.exit(run(sys.argv[1:]))
 
 
-def run(argv: Sequence[str]) -> int:
+def run(argv: Sequence[str], platform: str = sys.platform) -> int:
     """One command line -> its exit code. Raises nothing."""
     from runner.contract.errors import RunnerError
 
     # Read here too, because a failure may come before the command has parsed its options.
     as_json = "--json" in argv
-    if sys.platform == "win32":
+    if platform == "win32":
         return _refuse_windows(as_json=as_json)
     try:
         code = app(args=list(argv), standalone_mode=False)
@@ -71,9 +72,9 @@ def _unexpected(error: Exception, *, as_json: bool) -> int:
         else:
             show()
         return code
-    from runner.cli.failures import show_internal
+    from runner.cli.failures import DEBUG, show_internal
 
-    show_internal(error, as_json=as_json)
+    show_internal(error, as_json=as_json, full=os.environ.get(DEBUG) == "1")
     return 4
 
 
@@ -92,7 +93,5 @@ def _refuse_windows(*, as_json: bool) -> int:
 
 def _reader_gone() -> int:
     """Whoever read our output (``| head``) has seen enough; the interpreter must not complain about it at exit."""
-    import os
-
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0

@@ -9,7 +9,8 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Final
 
-from runner.cli.admitting import Wish, make_repository
+from runner.admission.history import make_repository
+from runner.cli.admitting import Wish
 from runner.cli.config_lookup import Lookup
 from runner.cli.executing import run_wish
 from runner.cli.terminal import say
@@ -23,46 +24,61 @@ def run_demo(directory: Path | None, *, as_json: bool) -> int:
     """Makes everything in ``directory`` (new or empty; a temporary one by default) and leaves it there. The exit code."""
     _require_pytest()
     root = _fresh(directory)
-    repository, package, config = root / "openhours", root / "package", root / "runner.toml"
-    data = resources.files("runner.cli") / "demo_data"
-    unpack(data / "repository", repository)
-    make_repository(repository, message="openhours 0.3.0")
-    unpack(data / "package", package)
-    unpack(data / "recordings", root / "recordings")
-    config.write_text(f"# The demo's own config: nothing outside this directory is used.\n{_config_text(root)}")
-    say(f"A small repository whose tests fail: {repository}")
-    say(f"The workflow that will mend it:      {package / 'fix-tests.yaml'}")
-    say("The models' answers are recorded; files, git and pytest are real.\n", "dim")
-    wish = Wish(
-        package=package / "fix-tests.yaml",
-        repository=repository,
-        inputs=(f"task={TASK}", f"python={sys.executable}"),
-        bindings=tuple(f"{role}=recorded:{root / 'recordings'}" for role in ("coder", "reviewer")),
-        target=None,
-        delivery=DELIVERY,
-        base="HEAD",
-        in_place=False,
-        include_dirty=False,
-    )
+    wish = lay_out(root, f"recorded:{root / 'recordings'}")
+    unpack(_data() / "recordings", root / "recordings")
+    config = root / "runner.toml"
+    config.write_text(config_text(root, "[providers.recorded]\n"))
+    say(f"A small repository whose tests fail:  {wish.repository}")
+    say(f"The workflow that will mend it:       {wish.package}")
+    say("The models' answers are recorded; the files, git and pytest are real.\n", "dim")
     lookup = Lookup(path=config, why="it is the demo's own", places=())
     return run_wish(wish, lookup, keep=False, record=None, named_config=config, as_json=as_json)
 
 
-def unpack(source: Traversable, target: Path) -> None:
-    """The shipped tree as files. ``.txt`` at the end of a name and ``dot-`` at its beginning keep tools off the data."""
-    target.mkdir(parents=True, exist_ok=True)
+def lay_out(root: Path, model: str) -> Wish:
+    """The demo's repository and package below ``root``, and what to run on them with every role bound to ``model``."""
+    repository, package = root / "openhours", root / "package"
+    make_repository(repository, shipped(_data() / "repository"), message="openhours 0.3.0")
+    unpack(_data() / "package", package)
+    return Wish(
+        package=package / "fix-tests.yaml",
+        repository=repository,
+        inputs=(f"task={TASK}", f"python={sys.executable}"),
+        bindings=(f"coder={model}", f"reviewer={model}"),
+        delivery=DELIVERY,
+    )
+
+
+def config_text(root: Path, providers: str) -> str:
+    """A config that uses nothing outside ``root``."""
+    # A JSON string is a TOML basic string too, whatever stands in the path.
+    return f"# The demo's own config.\nstate_root = {json.dumps(str(root / 'state'))}\n\n{providers}"
+
+
+def _data() -> Traversable:
+    return resources.files("runner.cli") / "demo_data"
+
+
+def shipped(source: Traversable, prefix: str = "") -> dict[str, bytes]:
+    """The shipped tree: path -> content. ``.txt`` at the end of a name and ``dot-`` at its beginning only keep tools off
+    the data."""
+    files: dict[str, bytes] = {}
     for entry in source.iterdir():
         if entry.is_dir():
-            unpack(entry, target / entry.name)
+            files |= shipped(entry, f"{prefix}{entry.name}/")
             continue
         name = entry.name.removesuffix(".txt")
         name = f".{name.removeprefix('dot-')}" if name.startswith("dot-") else name
-        (target / name).write_bytes(entry.read_bytes())
+        files[prefix + name] = entry.read_bytes()
+    return files
 
 
-def _config_text(root: Path) -> str:
-    # A JSON string is a TOML basic string too, whatever stands in the path.
-    return f"state_root = {json.dumps(str(root / 'state'))}\n\n[providers.recorded]\n"
+def unpack(source: Traversable, target: Path) -> None:
+    """The shipped tree as files below ``target``."""
+    for name, data in shipped(source).items():
+        path = target / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
 
 
 def _fresh(directory: Path | None) -> Path:

@@ -62,7 +62,7 @@ def _python() -> Check:
 
 
 def _git() -> Check:
-    from runner.admission.worktree import git_version
+    from runner.admission.history import git_version
 
     try:
         return Check(name="git", state="ok", detail=git_version())

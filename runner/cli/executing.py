@@ -1,19 +1,18 @@
 """What ``execute`` and ``run`` do: drive one Delivery and show its end."""
 
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from runner.admission.history import diffstat
 from runner.cli import config_lookup, render
-from runner.cli.admitting import Wish, admit_wish, diffstat, remove_worktree
+from runner.cli.activation_file import read_activation, where_of
+from runner.cli.admitting import Wish, admit_wish
 from runner.cli.driving import Driven, drive
 from runner.cli.exit_codes import of_result
 from runner.cli.terminal import say, write_json, write_lines
-from runner.contract import limits
-from runner.contract.canonical import FrozenJson, parse
-from runner.contract.errors import CallerError, Code, RunnerError
-from runner.contract.ids import DeliveryId, delivery_id
+from runner.contract.errors import RunnerError
+from runner.contract.ids import DeliveryId
 from runner.contract.outcomes import Outcome, Settled
 
 if TYPE_CHECKING:
@@ -42,62 +41,24 @@ def run_wish(
 ) -> int:
     """``runner run``: the exit code. The activation is kept under the state root, so that ``execute`` can go on with it;
     a fresh worktree is removed after a completed settlement and after a refusal that began nothing."""
+    from runner.admission import remove_worktree
+
     factory = _factory(lookup, record)
     admitted = admit_wish(wish, lookup, None)
-    say(f"Delivery {admitted.delivery}: {wish.package} in {admitted.worktree}", "bold")
+    say(f"Delivery {admitted.delivery}: {wish.package} in {admitted.checkout.path}", "bold")
     document = read_activation(admitted.file)
-    where = replace(where_of(document, admitted.file, named_config), repository=str(admitted.repository))
+    where = replace(where_of(document, admitted.file, named_config), repository=str(admitted.checkout.repository.root))
     try:
         driven = drive(factory, document, DeliveryId(admitted.delivery))
     except RunnerError:
-        if not wish.in_place and not _is_known(factory, admitted.delivery):
-            remove_worktree(admitted)
+        if not _is_known(factory, admitted.delivery):
+            remove_worktree(admitted.checkout)
+            admitted.file.unlink(missing_ok=True)
         raise
-    if not wish.in_place and not keep and _completed(driven):
-        remove_worktree(admitted)
+    if admitted.checkout.fresh and not keep and _completed(driven):
+        remove_worktree(admitted.checkout)
         where = replace(where, worktree_kept=False)
     return _show(driven, where, as_json=as_json)
-
-
-def read_activation(file: Path) -> bytes:
-    """The bytes, bounded; whether they are an activation is for the Runner to say."""
-    try:
-        with file.open("rb") as stream:
-            data = stream.read(limits.ACTIVATION_BYTES_MAX + 1)
-    except OSError as error:
-        raise CallerError(
-            Code.ACTIVATION_INVALID,
-            f"{file} cannot be read: {error.strerror}",
-            remedy="name the file that 'runner admit' wrote",
-        ) from None
-    if len(data) > limits.ACTIVATION_BYTES_MAX:
-        raise CallerError(Code.ACTIVATION_INVALID, f"{file} is larger than {limits.ACTIVATION_BYTES_MAX} bytes")
-    return data
-
-
-def where_of(document: bytes, file: Path, named_config: Path | None) -> render.Where:
-    """What the printed commands need. Trusts nothing: only the Delivery id must be one."""
-    try:
-        value = parse(document)
-    except ValueError as error:
-        raise CallerError(
-            Code.ACTIVATION_INVALID,
-            f"{file} is not an activation: {error}",
-            remedy="name the file that 'runner admit' wrote",
-        ) from None
-    return render.Where(
-        delivery=delivery_id(_text(value, "delivery")),
-        worktree=_text(value, "workspace", "worktree"),
-        base_commit=_text(value, "workspace", "base_commit"),
-        activation_file=file,
-        config=named_config,
-    )
-
-
-def _text(value: FrozenJson, *path: str) -> str:
-    for key in path:
-        value = value.get(key) if isinstance(value, Mapping) else None
-    return value if isinstance(value, str) else ""
 
 
 def _factory(lookup: config_lookup.Lookup, record: Path | None) -> "RunnerFactory":

@@ -1,6 +1,5 @@
 """How a failure looks: code, message, every finding with its place, and what to do; never a traceback."""
 
-import os
 import sys
 import traceback
 from typing import Any
@@ -44,8 +43,8 @@ def show_error(error: RunnerError, *, as_json: bool) -> None:
         write_lines(lines_of(error), stderr=True)
 
 
-def show_internal(error: BaseException, *, as_json: bool) -> None:
-    """A mistake of ours: one line and how to report it; the full text only with RUNNER_DEBUG=1."""
+def show_internal(error: BaseException, *, as_json: bool, full: bool) -> None:
+    """A mistake of ours: one line and how to report it; with ``full`` (RUNNER_DEBUG=1) the traceback too."""
     what = f"{type(error).__name__}: {error}"
     if as_json:
         write_json({"error": {"family": "internal", "code": "internal", "message": what, "findings": [], "remedy": ""}})
@@ -56,5 +55,5 @@ def show_internal(error: BaseException, *, as_json: bool) -> None:
         ],
         stderr=True,
     )
-    if os.environ.get(DEBUG) == "1":
+    if full:
         traceback.print_exception(error, file=sys.stderr)

@@ -1,4 +1,4 @@
-"""What stands behind ``--input`` and ``--bind``: words of the command line -> values. Reads the files that are named."""
+"""What stands behind ``--input``: words of the command line -> values. Reads the files that are named."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,61 +12,40 @@ INPUT_BYTES_MAX: Final = 4 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Binding:
-    """``role=provider:model``. The model may itself hold ``:`` and ``=``."""
+class Inputs:
+    """``texts`` are typed later, by the package's schema; ``values`` are what they are."""
 
-    role: str
-    provider: str
-    model: str
-
-
-def parse_bindings(words: Sequence[str]) -> tuple[Binding, ...]:
-    """``CallerError(binding-invalid)`` for a word of another form or a role that is bound twice."""
-    bindings: dict[str, Binding] = {}
-    for word in words:
-        role, equals, rest = word.partition("=")
-        provider, colon, model = rest.partition(":")
-        if not (equals and colon and role and provider and model):
-            raise CallerError(
-                Code.BINDING_INVALID,
-                f"--bind {word!r} is not of the form ROLE=PROVIDER:MODEL",
-                remedy="for example --bind coder=openai:gpt-5",
-            )
-        if role in bindings:
-            raise CallerError(
-                Code.BINDING_INVALID, f"the role {role!r} is bound twice", remedy="keep one --bind for each role"
-            )
-        bindings[role] = Binding(role=role, provider=provider, model=model)
-    return tuple(bindings.values())
+    texts: Mapping[str, str]
+    values: Mapping[str, FrozenJson]
 
 
-def parse_inputs(words: Sequence[str]) -> dict[str, FrozenJson]:
-    """``k=text``, ``k=@FILE`` (its text; its value if it ends in ``.json``), ``k:=JSON``, or ``@FILE.json`` for a whole
-    object. ``CallerError(input-invalid)`` for another form, a key given twice, or a file that cannot be read."""
+def parse_inputs(words: Sequence[str]) -> Inputs:
+    """``k=TEXT``, ``k=@FILE`` (its text), ``k:=JSON``, or ``@FILE`` for a whole JSON object. ``CallerError(input-invalid)``
+    for another form, a key given twice, or a file that cannot be read."""
+    texts: dict[str, str] = {}
     values: dict[str, FrozenJson] = {}
     for word in words:
-        for key, value in _parsed(word).items():
-            if key in values:
+        found = _parsed(word)
+        for key in {**found.texts, **found.values}:
+            if key in texts or key in values:
                 raise _invalid(f"the input {key!r} is given twice", "give it once")
-            values[key] = value
-    return values
+        texts |= found.texts
+        values |= found.values
+    return Inputs(texts=texts, values=values)
 
 
-def _parsed(word: str) -> dict[str, FrozenJson]:
+def _parsed(word: str) -> Inputs:
     if word.startswith("@"):
-        whole = _json(_text(word[1:]), word)
+        whole = _json(_text(word[1:]), word[1:])
         if not isinstance(whole, Mapping):
             raise _invalid(f"{word[1:]} does not hold a JSON object", "write the inputs as one object")
-        return dict(whole)
+        return Inputs(texts={}, values=whole)
     key, equals, rest = word.partition("=")
-    if not equals or not key or key == ":":
+    if not equals or not key.removesuffix(":"):
         raise _invalid(f"--input {word!r} is not of the form NAME=VALUE", "write NAME=TEXT, NAME=@FILE or NAME:=JSON")
     if key.endswith(":"):
-        return {key[:-1]: _json(rest, word)}
-    if rest.startswith("@"):
-        text = _text(rest[1:])
-        return {key: _json(text, rest) if rest.endswith(".json") else text}
-    return {key: rest}
+        return Inputs(texts={}, values={key[:-1]: _json(rest, word)})
+    return Inputs(texts={key: _text(rest[1:]) if rest.startswith("@") else rest}, values={})
 
 
 def _json(text: str, place: str) -> FrozenJson:

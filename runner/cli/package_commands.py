@@ -107,7 +107,7 @@ def admit(
                 "delivery": admitted.delivery,
                 "activation": str(out),
                 "binding_identity": admitted.identity,
-                "worktree": admitted.worktree,
+                "worktree": str(admitted.checkout.path),
                 "next": [command],
             }
         )
@@ -116,7 +116,7 @@ def admit(
             [
                 (f"Delivery {admitted.delivery}: admitted", "green"),
                 f"  activation  {out}",
-                f"  worktree    {admitted.worktree}",
+                f"  worktree    {admitted.checkout.path}",
                 f"  next        {command}",
             ]
         )

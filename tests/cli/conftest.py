@@ -39,8 +39,19 @@ class CommandLine:
         }
 
     def __call__(self, *words: str, env: Mapping[str, str] | None = None, cwd: Path | None = None) -> Answer:
+        return self.python("-m", "runner.cli", *words, env=env, cwd=cwd)
+
+    def python(self, *words: str, env: Mapping[str, str] | None = None, cwd: Path | None = None) -> Answer:
+        """An interpreter for which every warning is an error."""
+        return self._answer([sys.executable, "-W", "error", *words], env, cwd)
+
+    def shell(self, script: str, *words: str) -> Answer:
+        """A shell script with ``$0`` and more."""
+        return self._answer(["/bin/sh", "-c", script, *words], None, None)
+
+    def _answer(self, argv: list[str], env: Mapping[str, str] | None, cwd: Path | None) -> Answer:
         done = subprocess.run(
-            [sys.executable, "-W", "error", "-m", "runner.cli", *words],
+            argv,
             cwd=cwd or self.here,
             env={**self.environment, **(env or {})},
             stdin=subprocess.DEVNULL,

@@ -4,19 +4,17 @@ from pathlib import Path
 
 import pytest
 
-from runner.cli.inputs import Binding, parse_bindings, parse_inputs
+from runner.cli.inputs import parse_inputs
 from runner.contract.errors import CallerError, Code
 
 
 def test_forms(tmp_path: Path) -> None:
-    """Text, a file's text, a JSON file's value, JSON, and a whole object."""
+    """Text, a file's text, JSON, and a whole object."""
     (tmp_path / "t.txt").write_text("line\n")
-    (tmp_path / "v.json").write_text('{"a": [1]}')
     (tmp_path / "all.json").write_text('{"x": true, "y": null}')
-    values = parse_inputs(
-        ["task=a=b: c", f"text=@{tmp_path}/t.txt", f"value=@{tmp_path}/v.json", "n:=3", f"@{tmp_path}/all.json", "e="]
-    )
-    assert values == {"task": "a=b: c", "text": "line\n", "value": {"a": (1,)}, "n": 3, "x": True, "y": None, "e": ""}
+    given = parse_inputs(["task=a=b: c", f"text=@{tmp_path}/t.txt", 'n:={"a": [1]}', f"@{tmp_path}/all.json", "e="])
+    assert given.texts == {"task": "a=b: c", "text": "line\n", "e": ""}
+    assert given.values == {"n": {"a": (1,)}, "x": True, "y": None}
 
 
 @pytest.mark.parametrize(
@@ -43,20 +41,3 @@ def test_given_twice() -> None:
     """Two values for one name are not resolved by order."""
     with pytest.raises(CallerError, match="given twice"):
         parse_inputs(["a=1", "a=2"])
-
-
-def test_bindings() -> None:
-    """The model is everything after the first colon."""
-    assert parse_bindings(["coder=openai:org/model:v=2"]) == (
-        Binding(role="coder", provider="openai", model="org/model:v=2"),
-    )
-
-
-@pytest.mark.parametrize(
-    "words", [["coder"], ["coder=openai"], ["=openai:m"], ["coder=:m"], ["c=o:"], ["a=b:c", "a=d:e"]]
-)
-def test_bad_bindings(words: list[str]) -> None:
-    """Half a binding is none, and a role has one."""
-    with pytest.raises(CallerError) as caught:
-        parse_bindings(words)
-    assert caught.value.code is Code.BINDING_INVALID

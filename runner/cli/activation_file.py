@@ -1,0 +1,69 @@
+"""An activation as a file: reading it, writing it, and what the printed commands need to know of it."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from runner.cli import render
+from runner.contract import limits
+from runner.contract.canonical import FrozenJson, parse
+from runner.contract.errors import CallerError, Code, EnvironmentFault
+from runner.contract.ids import delivery_id
+
+
+def read_activation(file: Path) -> bytes:
+    """The bytes, bounded; whether they are an activation is for the Runner to say."""
+    try:
+        with file.open("rb") as stream:
+            data = stream.read(limits.ACTIVATION_BYTES_MAX + 1)
+    except OSError as error:
+        raise CallerError(
+            Code.ACTIVATION_INVALID,
+            f"{file} cannot be read: {error.strerror}",
+            remedy="name the file that 'runner admit' wrote",
+        ) from None
+    if len(data) > limits.ACTIVATION_BYTES_MAX:
+        raise CallerError(Code.ACTIVATION_INVALID, f"{file} is larger than {limits.ACTIVATION_BYTES_MAX} bytes")
+    return data
+
+
+def where_of(document: bytes, file: Path, named_config: Path | None) -> render.Where:
+    """What the printed commands need. Trusts nothing: only the Delivery id must be one."""
+    try:
+        value = parse(document)
+    except ValueError as error:
+        raise CallerError(
+            Code.ACTIVATION_INVALID,
+            f"{file} is not an activation: {error}",
+            remedy="name the file that 'runner admit' wrote",
+        ) from None
+    return render.Where(
+        delivery=delivery_id(_text(value, "delivery")),
+        worktree=_text(value, "workspace", "worktree"),
+        base_commit=_text(value, "workspace", "base_commit"),
+        activation_file=file,
+        config=named_config,
+    )
+
+
+def _text(value: FrozenJson, *path: str) -> str:
+    for key in path:
+        value = value.get(key) if isinstance(value, Mapping) else None
+    return value if isinstance(value, str) else ""
+
+
+def write_activation(file: Path, document: bytes) -> None:
+    """A new file that only its owner may read; an existing one is never overwritten."""
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with os.fdopen(descriptor, "wb") as stream:
+            stream.write(document)
+    except FileExistsError:
+        raise CallerError(
+            Code.USAGE, f"{file} exists already", remedy="nothing was written; name another file"
+        ) from None
+    except OSError as error:
+        raise EnvironmentFault(
+            Code.STATE_UNWRITABLE, f"{file} cannot be written: {error.strerror}", remedy="check rights and space"
+        ) from None

@@ -1,0 +1,245 @@
+"""From words to an activation: what ``check``, ``graph``, ``admit`` and ``run`` ask of admission."""
+
+import datetime as dt
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from runner.cli import config_lookup
+from runner.cli.activation_file import read_activation, write_activation
+from runner.cli.inputs import parse_inputs
+from runner.cli.terminal import Line
+from runner.contract.canonical import FrozenJson, canonical, thaw
+from runner.contract.errors import CallerError, Code, EnvironmentFault
+from runner.contract.ids import DeliveryId, delivery_id
+
+if TYPE_CHECKING:
+    from runner.admission import Checkout, LoadedPackage, Repository
+    from runner.contract.activation import Activation
+
+NOT_BOUND: Final = "sha256:" + "0" * 64
+NO_OBJECT: Final = "0" * 40
+NAME_CHARS_MAX: Final = 40
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """What a person asked to be admitted, as words."""
+
+    package: Path
+    repository: Path
+    inputs: tuple[str, ...] = ()
+    bindings: tuple[str, ...] = ()
+    target: str | None = None
+    delivery: str | None = None
+    base: str = "HEAD"
+    in_place: bool = False
+    include_dirty: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Admitted:
+    """An activation in a file, and the worktree that was made for it."""
+
+    delivery: str
+    identity: str
+    file: Path
+    checkout: "Checkout"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PackageSummary:
+    """A package without findings, in few words."""
+
+    name: str
+    steps: tuple[tuple[str, str], ...]
+    """Id and kind."""
+    roles: tuple[str, ...]
+    inputs: tuple[str, ...]
+
+    def document(self) -> dict[str, Any]:
+        steps = [{"id": id_, "kind": kind} for id_, kind in self.steps]
+        return {"name": self.name, "steps": steps, "roles": list(self.roles), "inputs": list(self.inputs)}
+
+    def lines(self) -> list[Line]:
+        return [
+            f"  name    {self.name}",
+            f"  steps   {', '.join(f'{id_} ({kind})' for id_, kind in self.steps)}",
+            f"  roles   {', '.join(self.roles) or 'none'}",
+            f"  inputs  {', '.join(self.inputs) or 'none'}",
+        ]
+
+
+def checked_package(package: Path) -> PackageSummary:
+    """``CallerError`` with every finding when the package is not right."""
+    from runner.admission import load_package
+
+    loaded = load_package(package)
+    schema = loaded.workflow.input_schema
+    properties = schema.get("properties") if isinstance(schema, Mapping) else None
+    return PackageSummary(
+        name=loaded.name,
+        steps=tuple((step.id, step.action.kind) for step in loaded.workflow.steps),
+        roles=tuple(loaded.instructions),
+        inputs=tuple(properties) if isinstance(properties, Mapping) else (),
+    )
+
+
+def drawn(source: Path, form: Literal["mermaid", "ascii"]) -> str:
+    """The workflow of an activation (a file that holds its format's name) or of a package, as a picture in text."""
+    from runner.contract.activation import FORMAT
+    from runner.factory import picture
+
+    if source.suffix == ".json" and FORMAT.encode() in (data := read_activation(source)):
+        return picture(data, form)
+    from runner.admission import load_package
+
+    return picture(_preview(load_package(source)), form)
+
+
+def _preview(loaded: "LoadedPackage") -> "Activation":
+    """The package as an activation that could never run: no provider, no commit, no input."""
+    from runner.contract.activation import Executor, Target, Workspace, seal
+
+    schema = thaw(loaded.workflow.input_schema)
+    if isinstance(schema, dict):
+        schema.pop("required", None)
+    executors = tuple(
+        Executor(role=role, provider="none", version="1", descriptor=NOT_BOUND, model="none")
+        for role in loaded.instructions
+    )
+    return seal(
+        delivery="preview",
+        admitted_at="2026-01-01T00:00:00Z",
+        workflow=loaded.workflow.model_copy(update={"input_schema": schema}),
+        executors=executors,
+        workspace=Workspace(worktree="/preview", base_commit=NO_OBJECT, base_tree=NO_OBJECT),
+        target=Target(ref="refs/heads/preview", expected="absent"),
+        input={},
+    )
+
+
+# --- admit -----------------------------------------------------------------------------------------------------------
+
+
+def admit_wish(wish: Wish, lookup: config_lookup.Lookup, out: Path | None) -> Admitted:
+    """Everything that can be checked without an effect is checked first; then the worktree is made and set up, and the
+    activation written to ``out`` (by default under the state root). What fails leaves no worktree behind."""
+    from runner.admission import admit, checked_input, discover, load_package, parse_bindings
+    from runner.factory import RunnerFactory
+
+    if wish.include_dirty and not wish.in_place:
+        raise CallerError(
+            Code.USAGE,
+            "--include-dirty goes with --in-place: a fresh worktree has no uncommitted edits",
+            remedy="add --in-place, or leave --include-dirty out",
+        )
+    loaded = load_package(wish.package)
+    bindings = parse_bindings(wish.bindings)
+    config = config_lookup.load(lookup)
+    descriptors = RunnerFactory(config).descriptors()
+    values = _typed(loaded, wish)
+    checked_input(loaded, values, bindings, descriptors)
+    repository = discover(wish.repository)
+    state_root = Path(config.state_root)
+    delivery = _delivery(wish, loaded.name, state_root)
+    file = out if out is not None else _activation_file(state_root, delivery)
+    if file.exists():
+        raise CallerError(Code.USAGE, f"{file} exists already", remedy="nothing was done; name another file")
+    checkout = _checkout(wish, repository, state_root, delivery)
+
+    def seal_over(checkout: "Checkout") -> "Activation":
+        return admit(
+            package=loaded,
+            worktree=checkout,
+            input=values,
+            bindings=bindings,
+            descriptors=descriptors,
+            delivery=delivery,
+            admitted_at=_now().strftime("%Y-%m-%dT%H:%M:%SZ"),
+            target_ref=wish.target,
+        )
+
+    return _admitted(loaded, file, checkout, seal_over)
+
+
+def _admitted(
+    loaded: "LoadedPackage", file: Path, checkout: "Checkout", seal_over: "Callable[[Checkout], Activation]"
+) -> Admitted:
+    """Set-up and admission over a worktree that goes again when either fails."""
+    from runner.admission import remove_worktree, run_setup
+
+    try:
+        if checkout.fresh:
+            run_setup(loaded.setup, checkout)
+        activation = seal_over(checkout)
+        write_activation(file, canonical(activation.to_json()) + b"\n")
+    except BaseException:
+        remove_worktree(checkout)
+        raise
+    return Admitted(delivery=activation.delivery, identity=activation.binding_identity, file=file, checkout=checkout)
+
+
+def _checkout(wish: Wish, repository: "Repository", state_root: Path, delivery: DeliveryId) -> "Checkout":
+    from runner.admission import fresh_worktree, in_place
+
+    if wish.in_place:
+        return in_place(repository, include_dirty=wish.include_dirty)
+    try:
+        state_root.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise EnvironmentFault(
+            Code.STATE_UNWRITABLE,
+            f"the state root {state_root} cannot be made: {error.strerror}",
+            remedy="set state_root in the config, or make it writable",
+        ) from None
+    base = None if wish.base == "HEAD" else wish.base
+    return fresh_worktree(repository, base=base, directory=_worktree(state_root, delivery))
+
+
+def _typed(loaded: "LoadedPackage", wish: Wish) -> dict[str, FrozenJson]:
+    """The inputs as values: text becomes what the package's schema says."""
+    from runner.admission import input_value
+
+    given = parse_inputs(wish.inputs)
+    return {**given.values, **{name: input_value(loaded, name, text) for name, text in given.texts.items()}}
+
+
+def _delivery(wish: Wish, package_name: str, state_root: Path) -> DeliveryId:
+    """The id that was asked for, if nothing has it; else a new one from the package's name and the time."""
+    if wish.delivery is not None:
+        asked = delivery_id(wish.delivery)
+        if _is_taken(state_root, asked):
+            raise CallerError(
+                Code.USAGE,
+                f"the Delivery {asked} exists already",
+                remedy=f"choose another --id, or go on with it: runner execute {_activation_file(state_root, asked)}",
+            )
+        return asked
+    slug = re.sub(r"[^a-z0-9]+", "-", package_name.lower())[:NAME_CHARS_MAX].strip("-") or "delivery"
+    stem = f"{slug}-{_now():%Y%m%d-%H%M%S}"
+    numbered = (stem if n == 1 else f"{stem}-{n}" for n in range(1, 1000))
+    return delivery_id(next(name for name in numbered if not _is_taken(state_root, name)))
+
+
+def _is_taken(state_root: Path, delivery: str) -> bool:
+    places = (
+        state_root / "deliveries" / delivery,
+        _worktree(state_root, delivery),
+        _activation_file(state_root, delivery),
+    )
+    return any(place.exists() for place in places)
+
+
+def _worktree(state_root: Path, delivery: str) -> Path:
+    return state_root / "worktrees" / delivery
+
+
+def _activation_file(state_root: Path, delivery: str) -> Path:
+    return state_root / "activations" / f"{delivery}.json"
+
+
+def _now() -> dt.datetime:
+    return dt.datetime.now(dt.UTC)

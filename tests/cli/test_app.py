@@ -1,0 +1,131 @@
+"""The door: light to open, one clear message for every mistake, never a traceback."""
+
+import io
+import sys
+from pathlib import Path
+
+import pytest
+
+from runner.cli import app, failures
+from tests.cli.conftest import CommandLine
+
+HEAVY = ("langgraph", "langchain_core", "langchain_openai", "openai", "pydantic", "git", "ruamel", "sqlite3", "rich")
+
+
+def test_help_imports_nothing_heavy(runner: CommandLine) -> None:
+    """``runner --help`` is instant: what a command needs is imported when it runs."""
+    code = (
+        f"import sys; from runner.cli.app import run; run(['--help']); print(*[m for m in {HEAVY} if m in sys.modules])"
+    )
+    answer = runner.python("-c", code)
+    assert answer.out.splitlines()[-1] == ""
+    for name in ("demo", "init", "check", "graph", "admit", "execute", "run", "inspect", "cancel", "doctor"):
+        assert f"\n  {name} " in answer.out
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("no-such-command",),
+        ("run",),
+        ("run", "p.yaml", "--no-such-option"),
+        ("graph", "p.yaml", "--format", "png"),
+        ("execute",),
+        ("inspect", "--events"),
+    ],
+)
+def test_usage(runner: CommandLine, words: tuple[str, ...]) -> None:
+    """A command line that cannot be is exit 2 with a message on stderr; with --json a document on stdout."""
+    answer = runner(*words)
+    assert (answer.code, answer.out) == (2, "") and answer.err
+    scripted = runner(*words, "--json")
+    assert scripted.code == 2 and scripted.document["error"]["code"] == "usage"
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "exit_code"),
+    [
+        (("check", "missing.yaml"), "package-invalid", 2),
+        (("execute", "missing.json"), "activation-invalid", 2),
+        (("execute", "not-json"), "activation-invalid", 2),
+        (("--config", "missing.toml", "inspect"), "config-not-found", 2),
+        (("inspect", "--config", "bad.toml"), "config-invalid", 2),
+        (("inspect", "../../etc"), "delivery-id-invalid", 2),
+        (("inspect", "x" * 300), "delivery-id-invalid", 2),
+        (("inspect", "déjà"), "delivery-id-invalid", 2),
+        (("cancel", "nobody"), "delivery-unknown", 2),
+        (("inspect", "nobody"), "delivery-unknown", 2),
+        (("inspect", "nobody", "--events"), "delivery-unknown", 2),
+    ],
+)
+def test_refusals(runner: CommandLine, words: tuple[str, ...], code: str, exit_code: int) -> None:
+    """Code, message and remedy for people and for scripts; nothing is written."""
+    (runner.here / "not-json").write_text("{")
+    (runner.here / "bad.toml").write_text("[providers.recorded]\nprority = 1\n")
+    before = sorted(runner.home.rglob("*"))
+    answer = runner(*words)
+    assert answer.code == exit_code and answer.out == ""
+    assert answer.err.startswith(f"error[{code}]: ")
+    scripted = runner(*words, "--json")
+    assert scripted.code == exit_code and scripted.document["error"]["code"] == code
+    assert sorted(runner.home.rglob("*")) == before
+
+
+def test_an_internal_mistake_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    """What nobody foresaw: its name and how to report it; the full text only on request."""
+    failures.show_internal(ValueError("odd"), as_json=False, full=False)
+    shown = capsys.readouterr().err
+    assert shown.startswith("error[internal]: ValueError: odd") and "RUNNER_DEBUG=1" in shown
+    assert shown.count("\n") == 2
+    failures.show_internal(ValueError("odd"), as_json=False, full=True)
+    assert capsys.readouterr().err.rstrip().endswith("ValueError: odd")
+
+
+def test_windows_is_refused_by_name(capsys: pytest.CaptureFixture[str]) -> None:
+    """Before anything is looked at."""
+    assert app.run(["--help"], platform="win32") == 5
+    assert "error[platform-unsupported]: Windows is not supported" in capsys.readouterr().err
+
+
+def test_a_reader_that_leaves(runner: CommandLine) -> None:
+    """``runner ... | head`` ends quietly."""
+    answer = runner.shell('runner() { "$0" -m runner.cli "$@"; }; runner --help | head -1', sys.executable)
+    assert answer.out.startswith("Usage") and "Broken pipe" not in answer.err
+
+
+def test_no_colours_on_a_pipe(runner: CommandLine) -> None:
+    """Plain text when nobody looks."""
+    assert "\x1b" not in runner("inspect", "nobody", env={"FORCE_COLOR": "1"}).err
+
+
+def test_empty_list(runner: CommandLine) -> None:
+    """A new user sees what to do."""
+    assert "no Deliveries yet" in runner("inspect").out
+    assert runner("inspect", "--json").document == {"deliveries": []}
+
+
+def test_init_writes_what_works(runner: CommandLine) -> None:
+    """The config loads, the package is right, and a second init overwrites nothing."""
+    made = runner("init")
+    assert made.code == 0
+    assert runner("check", "workflows/fix-tests/fix-tests.yaml").code == 0
+    assert runner("--config", "runner.toml", "inspect").code == 0
+    (runner.here / "runner.toml").write_text("mine")
+    again = runner("init", "--json")
+    assert again.code == 2 and "runner.toml" in again.document["error"]["message"]
+    assert (runner.here / "runner.toml").read_text() == "mine"
+
+
+def test_init_is_all_or_nothing(runner: CommandLine) -> None:
+    """One file in the way, and nothing is written."""
+    (runner.here / "workflows" / "fix-tests").mkdir(parents=True)
+    (runner.here / "workflows" / "fix-tests" / "coder.md").write_text("mine")
+    assert runner("init").code == 2
+    assert not (runner.here / "runner.toml").exists()
+
+
+def test_console_is_not_needed(capsys: pytest.CaptureFixture[str]) -> None:
+    """``run`` is callable in a process that has no terminal and answers with the code."""
+    assert isinstance(sys.stdout, io.TextIOBase)
+    assert app.run(["check", str(Path("/no/such"))]) == 2
+    assert "package-invalid" in capsys.readouterr().err
