@@ -125,16 +125,12 @@ class Git:
         timeout_s: float = TIMEOUT_S,
     ) -> Answer:
         """One command to its end. ``GIT_FAILED`` for a status outside ``ok``, a timeout or too much output."""
-        talk = self.talk(place, *args, stdin=stdin, env=env, config=config, timeout_s=timeout_s)
-        try:
+        with self.talk(place, *args, stdin=stdin, env=env, config=config, timeout_s=timeout_s) as talk:
             output = talk.read_all(OUTPUT_BYTES_MAX)
             status = talk.end()
-        except BaseException:
-            talk.kill()
-            raise
-        answer = Answer(status=status, stdout=output, stderr=talk.stderr())
+            answer = Answer(status=status, stdout=output, stderr=talk.stderr())
         if status not in ok:
-            raise failed(talk.command, f"exit status {status}", answer.stderr)
+            raise failed(" ".join(("git", *args)), f"exit status {status}", answer.stderr)
         return answer
 
     def talk(
@@ -166,18 +162,15 @@ class Git:
         argv = (self._executable, "config", *(["--type=path"] if as_path else []), "--get", name)
         self.processes += 1
         command = _Command(argv=argv, text=f"git config --get {name}", env=env, cwd=place.git_dir)
-        talk = Conversation(command, b"", TIMEOUT_S)
-        try:
+        with Conversation(command, b"", TIMEOUT_S) as talk:
             output = talk.read_all(_CHUNK)
             status = talk.end()
-        except BaseException:
-            talk.kill()
-            raise
         return os.fsdecode(output.rstrip(b"\n")) if status == 0 else None
 
 
 class Conversation:
-    """One git process with bounded waits. Ends by ``end`` or ``kill``; both may be called once more."""
+    """One git process with bounded waits. ``end`` waits for it, ``kill`` ends it whatever it does and frees everything; a
+    ``with`` block kills at its end."""
 
     def __init__(self, command: "_Command", stdin: bytes | IO[bytes] | None, timeout_s: float) -> None:
         self.command = command.text
@@ -199,6 +192,12 @@ class Conversation:
             except FileNotFoundError as error:
                 self._stderr.close()
                 raise _not_started(command, error) from None
+
+    def __enter__(self) -> "Conversation":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
 
     @property
     def output(self) -> IO[bytes]:

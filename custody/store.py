@@ -114,21 +114,13 @@ class Store:
 
     def copy_objects(self, repository: Repository, tree: str) -> None:
         """Every object of ``tree`` as a pack of our own: nothing is borrowed from the user's repository."""
-        source = self._git.talk(
-            repository.place,
-            *("pack-objects", "--revs", "--stdout", "-q", "--delta-base-offset"),
-            stdin=tree.encode() + b"\n",
-            timeout_s=COPY_TIMEOUT_S,
-        )
-        try:
+        command = ("pack-objects", "--revs", "--stdout", "-q", "--delta-base-offset")
+        wanted = tree.encode() + b"\n"
+        with self._git.talk(repository.place, *command, stdin=wanted, timeout_s=COPY_TIMEOUT_S) as source:
             self._git.run(self.place, "index-pack", "--stdin", stdin=source.output, timeout_s=COPY_TIMEOUT_S)
             status = source.end()
-        except BaseException:
-            source.kill()
-            raise
-        if status != 0:
-            raise source.failure(f"exit status {status}")
-        source.kill()
+            if status != 0:
+                raise source.failure(f"exit status {status}")
 
     # --- after a kill ------------------------------------------------------------------------------------------------
 
