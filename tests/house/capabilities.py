@@ -22,8 +22,8 @@ from tests.house.source import Breach, Module, modules
 
 @dataclass(frozen=True, kw_only=True)
 class Capability:
-    """What only ``holders`` may name (``protocols``), use in any way (``operations``) and call (``calls``: a word that is
-    also the name of plain fields)."""
+    """What only ``holders`` may name (``protocols``), use in any way (``operations``), and call with something or pass on
+    to be called (``calls``: words that other things are called by, too)."""
 
     name: str
     protocols: tuple[str, ...] = ()
@@ -66,7 +66,8 @@ HELD_BY: Final = (
     Capability(
         name="the workspace, per attempt",
         protocols=("Workspaces",),
-        operations=("begin", "settle"),
+        operations=("begin",),
+        calls=("settle",),
         holders=("hosts/langgraph/", "custody/"),
     ),
     Capability(
@@ -106,7 +107,7 @@ HELD_BY: Final = (
         operations=("rooms",),
         holders=(FACTORY, "runner/coordinator/"),
     ),
-    Capability(name="an owner's pen", operations=("writer",), holders=(FACTORY, "runner/coordinator/")),
+    Capability(name="an owner's pen", calls=("writer",), holders=(FACTORY, "runner/coordinator/")),
     Capability(
         name="the ledger",
         protocols=("Ledger", "LedgerReader", "LedgerWriter", "Artifacts"),
@@ -140,6 +141,7 @@ DONE_IN: Final = (
         places={
             "custody/git.py": "git",
             "runner/admission/worktree.py": "git, for the parent's worktree",
+            "runner/admission/setup.py": "the package's setup, before there is a Delivery",
             "hosts/operations/": "supervised commands",
         },
         instead="ask for it through Operations.command, or through the one file of the room that runs git",
@@ -150,6 +152,7 @@ DONE_IN: Final = (
         places={
             "hosts/operations/": "ends what it started",
             "runner/coordinator/fence.py": "signal 0: whether a holder lives",
+            "runner/admission/setup.py": "ends what it started",
         },
         instead="let the supervisor end what it started",
     ),
@@ -163,8 +166,7 @@ DONE_IN: Final = (
             "runner/clock.py": "the clock itself",
             "runner/cli/": "shows a person how long something has taken",
             "hosts/operations/supervisor.py": "a process of its own, outside any injected clock",
-            "custody/git.py": "how long a real git process may take",
-            "custody/scan.py": "compared with the times that the file system gives files",
+            "custody/": "compared with the stamps of files; how long a real git process may take",
             "providers/openai/session.py": "a Retry-After that is a date",
         },
         instead="use the Clock that the factory hands over: tests must never wait, and a replay must see the same time",
@@ -175,6 +177,7 @@ DONE_IN: Final = (
         places={
             FACTORY: "the grant key",
             "custody/": "nonces of grants, names of temporary files",
+            "providers/workspace_tools/": "names of temporary files",
             "runner/coordinator/fence.py": "tells two holders apart, for messages",
         },
         instead="derive the value from ids that are already there, or have the factory hand it over",
@@ -187,6 +190,7 @@ DONE_IN: Final = (
             "runner/invocation/credentials.py": "secrets from the variable that the config names",
             "runner/invocation/registry.py": "hands the environment to the credentials",
             "runner/admission/worktree.py": "git's own needs, by allow-list",
+            "runner/admission/setup.py": "the package's setup, by allow-list",
             "custody/git.py": "git's own needs, by allow-list",
             "custody/ignore.py": "where git looks for the user's ignore rules",
             "hosts/operations/": "the clean environment of a command, by allow-list",
@@ -254,8 +258,7 @@ class _Walk:
                         yield from self._operations(node, name)
                 case ast.Call(func=function):
                     yield from self._makers(node, function)
-                    if isinstance(function, ast.Attribute) and not _is_self(function.value):
-                        yield from self._held(node, function.attr, "calls")
+                    yield from self._calls(node, function)
                     yield from self._by_name(node)
                 case ast.Name(id=name) if name in BUILTINS and name not in self._names:
                     yield from self._deeds(node, name)
@@ -275,6 +278,13 @@ class _Walk:
         match node:
             case ast.Call(func=ast.Name(id="getattr"), args=[_, ast.Constant(value=str(name)), *_]):
                 yield from self._operations(node, name)
+
+    def _calls(self, node: ast.Call, function: ast.expr) -> Iterator[Breach]:
+        """``x.settle(grant)`` and ``to_thread(x.settle, grant)``."""
+        called = [function, *node.args] if node.args or node.keywords else []
+        for part in called:
+            if isinstance(part, ast.Attribute) and not _is_self(part.value) and not self._qualified(part):
+                yield from self._held(node, part.attr, "calls")
 
     def _makers(self, node: ast.Call, function: ast.expr) -> Iterator[Breach]:
         name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")

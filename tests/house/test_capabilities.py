@@ -91,6 +91,8 @@ def test_a_planted_call_across_capabilities_is_refused(tmp_path: Path, where: st
         "from runner.contract import effects\nX = effects.begin",
         "def publish(): ...",
         "def f(request): return request.command",
+        "def f(closing): return closing.settle()",
+        "def f(store): return store.writer()",
         "import datetime as dt\nX = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)",
         "class Runner: ...\nX = Runner",
     ],
@@ -112,7 +114,7 @@ def test_a_capability_is_used_only_by_its_holders(tmp_path: Path, capability: Ca
     """Every protocol and every operation of the table: refused for a stranger, silent for a holder."""
     lines = [f"from runner.contract.ports import {protocol}" for protocol in capability.protocols]
     lines += [f"X = given.{operation}" for operation in capability.operations]
-    lines += [f"given.{operation}()" for operation in capability.calls]
+    lines += [f"given.{operation}(1)" for operation in capability.calls]
     for number, line in enumerate(lines):
         assert planted(tmp_path / f"a{number}", stranger(capability.holders), line), line
         assert not planted(tmp_path / f"b{number}", holder(capability.holders), line), line

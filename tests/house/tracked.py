@@ -27,7 +27,12 @@ _HOSTS: Final = [
 ]
 REGISTRY: Final = re.compile("|".join(r"\b" + r"\.".join(parts) + r"\b" for parts in _HOSTS), re.IGNORECASE)
 INDEX_OPTION: Final = re.compile(r"--(extra-)?" + r"index-url|--find" + r"-links|^\s*-[if] \S+:/", re.MULTILINE)
-_HOMES: Final = [r"ro" r"ot/", r"ho" r"me/[A-Za-z][\w.-]*/", r"Us" r"ers/[A-Za-z][\w.-]*/"]
+_HOMES: Final = [
+    r"ro" r"ot/",
+    r"ho" r"me/(?!(?:u|me|user)/)[A-Za-z][\w.-]*/",
+    r"Us" r"ers/(?!(?:u|me|user)/)[A-Za-z][\w.-]*/",
+]
+"""Home directories; nobody in particular may be called u, me or user."""
 MACHINE_PATH: Final = re.compile(r"(?<![\w.$~}/-])/(?:" + "|".join(_HOMES) + ")")
 
 
