@@ -1,0 +1,73 @@
+"""Schemas: known keywords, local references, and the same verdict as the library on what both judge."""
+
+import pytest
+from jsonschema import Draft202012Validator, SchemaError
+
+from runner.contract.canonical import FrozenJson, freeze
+from runner.interpreter.schemas import schema_findings, value_findings
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        True,
+        {},
+        {"type": ["string", "null"], "minLength": 1, "pattern": "^a", "format": "date"},
+        {"$defs": {"n": {"$anchor": "x", "properties": {"next": {"$ref": "#/$defs/n"}}}}, "$ref": "#x"},
+        {"properties": {"minLenght": {"type": "string"}}, "required": ["minLenght"], "dependentRequired": {"a": ["b"]}},
+        {"prefixItems": [True, {"const": {"any": 1}}], "unevaluatedItems": False, "contains": {}, "maxContains": 2},
+    ],
+)
+def test_ordinary_schemas_have_no_findings(schema: FrozenJson) -> None:
+    """Property names are not mistaken for keywords; local references of every form resolve."""
+    assert schema_findings(freeze(schema), "s") == ()
+    Draft202012Validator.check_schema(schema)
+
+
+@pytest.mark.parametrize(
+    ("schema", "place", "problem"),
+    [
+        ({"properties": {"a": {"minLenght": 1}}}, "s.properties.a.minLenght", "not a keyword"),
+        ({"type": "strin"}, "s.type", "not a type"),
+        ({"required": "a"}, "s.required", "not of type 'array'"),
+        ({"minLength": -1}, "s.minLength", "minimum"),
+        (5, "s", "not of type"),
+        ({"pattern": "("}, "s.pattern", "regular expression"),
+        ({"$ref": "http://example.invalid/x"}, "s.$ref", "leads nowhere"),
+        ({"items": {"$ref": "#/$defs/gone"}}, "s.items.$ref", "leads nowhere"),
+        ({"$ref": "#"}, "s", "refers to itself"),
+        (
+            {"$defs": {"a": {"anyOf": [{"$ref": "#/$defs/b"}]}, "b": {"$ref": "#/$defs/a"}}},
+            "s.$defs.a",
+            "refers to itself",
+        ),
+        ({"items": {"$id": "x"}}, "s.items.$id", "outermost"),
+        ({"$dynamicRef": "#a"}, "s.$dynamicRef", "not a keyword"),
+    ],
+)
+def test_what_would_silently_allow_everything_is_found(schema: FrozenJson, place: str, problem: str) -> None:
+    """Each mistake is named at its place."""
+    found = schema_findings(freeze(schema), "s")
+    assert any(f.place.startswith(place) and problem in f.problem for f in found), found
+
+
+def test_every_schema_the_library_refuses_is_refused() -> None:
+    """The flat meta-schema is no laxer than the official one."""
+    for wrong in (
+        {"type": "x"},
+        {"enum": 1},
+        {"allOf": []},
+        {"properties": {"a": 1}},
+        {"multipleOf": 0},
+        {"items": []},
+    ):
+        with pytest.raises(SchemaError):
+            Draft202012Validator.check_schema(wrong)
+        assert schema_findings(freeze(wrong), "s")
+
+
+def test_values_are_judged_with_places() -> None:
+    """A value's problems carry the path into the value."""
+    schema = freeze({"type": "object", "properties": {"a": {"type": "array", "items": {"type": "integer"}}}})
+    found = value_findings(schema, freeze({"a": [1, "x"]}), "input")
+    assert [f.place for f in found] == ["input.a.1"]
