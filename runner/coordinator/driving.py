@@ -208,16 +208,20 @@ class _Drive:
         watch = asyncio.create_task(self._watch(host))
         try:
             await asyncio.wait({work, watch}, return_when=asyncio.FIRST_COMPLETED)
+            if watch.done() and watch.exception() is None:
+                await asyncio.wait({work})
         finally:
             await _both_ended(work, watch)
         if watch.done() and not watch.cancelled():
-            watch.result()  # The watch ends by itself only with an error: then nobody could cancel any more.
+            watch.result()  # When the inbox cannot be read, nobody could cancel any more: the drive has been ended.
         return work.result()
 
     async def _watch(self, host: WorkflowHost) -> None:
-        while True:
-            await self._notice(host)
+        """Until a cancel was taken; after that nothing in the inbox matters."""
+        await self._notice(host)
+        while self._cancel is None:
             await self._setting.clock.sleep(limits.INBOX_POLL_S)
+            await self._notice(host)
 
     async def _notice(self, host: WorkflowHost | None) -> None:
         """Takes a cancel from the inbox, or the Delivery's own deadline, once: recorded first, then told to the host."""

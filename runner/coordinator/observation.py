@@ -7,7 +7,9 @@ the queue is full, what comes next is dropped: the ledger has everything.
 
 import queue
 import threading
+import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 
 from runner.contract.ids import StepRef
@@ -41,12 +43,12 @@ class Observation:
 
     def close(self, wait_s: float) -> None:
         """Gives the observer ``wait_s`` to hear what is queued, then leaves it alone."""
-        if self._thread is not None:
-            try:
-                self._queue.put_nowait(None)
-            except queue.Full:
-                return
-            self._thread.join(wait_s)
+        if self._thread is None:
+            return
+        until = time.monotonic() + wait_s
+        with suppress(queue.Full):
+            self._queue.put(None, timeout=wait_s)
+            self._thread.join(max(0.0, until - time.monotonic()))
 
     def _offer(self, tell: Callable[[], None]) -> None:
         try:

@@ -1,5 +1,6 @@
 """A clock that stands still, and the facts that ledger tests record."""
 
+import asyncio
 import datetime as dt
 
 from runner.contract.canonical import digest
@@ -33,6 +34,7 @@ class StillClock:
 
     async def sleep(self, seconds: float) -> None:
         del seconds
+        await asyncio.sleep(0)
 
 
 def opened(layout: DeliveryLayout, *, bump: bool = True) -> SqliteLedger:
