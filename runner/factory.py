@@ -84,6 +84,7 @@ class Records:
     """Reads what exists; runs nothing."""
 
     state_root: Path
+    isolation: str
 
     def deliveries(self) -> tuple[DeliveryId, ...]:
         """Every Delivery under the state root, by id. Opens no databases."""
@@ -91,12 +92,12 @@ class Records:
 
     def inspect(self, delivery: DeliveryId) -> DeliveryState:
         """As ``Runner.inspect``."""
-        return inspect_delivery(self.state_root, delivery)
+        return inspect_delivery(self.state_root, delivery, self.isolation)
 
     def events(self, delivery: DeliveryId) -> Iterator[Record]:
         """The ledger in order. ``CallerError`` (delivery-unknown), ``IntegrityError`` at a record that does not hold."""
-        reader = open_reader(delivery_layout(self.state_root, delivery))
-        return reader.read()
+        with open_reader(delivery_layout(self.state_root, delivery)) as reader:
+            yield from reader.read()
 
 
 class RunnerFactory:
@@ -105,19 +106,21 @@ class RunnerFactory:
     def __init__(self, config: RunnerFactoryConfig) -> None:
         """``CallerError`` for a provider key that does not exist, settings its provider refuses, or another version."""
         self._config = config
-        self._registry_of = lambda: Registry(factories=factories(), config=config)
-        self._registry_of()
+        self._registry()
 
     def descriptors(self) -> dict[str, ProviderDescriptor]:
         """The configured providers, as admission freezes them into activations."""
-        return self._registry_of().descriptors()
+        return self._registry().descriptors()
+
+    def _registry(self) -> Registry:
+        return Registry(factories=factories(), config=self._config)
 
     @asynccontextmanager
     async def open(self, dependencies: Dependencies | None = None) -> AsyncIterator[Runner]:
         """A Runner for the length of the context; on the way out everything it started is closed, in reverse."""
         deps = dependencies or Dependencies()
         async with AsyncExitStack() as stack:
-            registry = self._registry_of()
+            registry = self._registry()
             stack.push_async_callback(registry.close)
             clock = deps.clock or SystemClock()
             coordinator = Coordinator(
@@ -130,6 +133,7 @@ class RunnerFactory:
                 runner_version=metadata.version("m02-runner"),
                 interpret=interpret,
             )
+            stack.push_async_callback(coordinator.close)
             if deps.stop is not None:
                 watcher = asyncio.create_task(_stop_when(deps.stop, coordinator))
                 stack.callback(watcher.cancel)
@@ -137,7 +141,7 @@ class RunnerFactory:
 
     def open_records(self) -> Records:
         """A reader of what exists under the config's state root."""
-        return Records(state_root=Path(self._config.state_root))
+        return Records(state_root=Path(self._config.state_root), isolation=self._config.isolation)
 
 
 async def _stop_when(event: asyncio.Event, coordinator: Coordinator) -> None:

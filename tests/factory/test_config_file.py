@@ -42,7 +42,9 @@ def test_a_config_file_becomes_the_frozen_value(tmp_path: Path) -> None:
 
 def test_the_meaning_leaves_out_what_is_operational(tmp_path: Path) -> None:
     """State root, concurrency and the place of a secret may change under an open Delivery; settings may not."""
-    base = 'state_root = "/a"\n[providers.openai]\ncredential = { env = "A" }\nsettings = { base_url = "http://h/v1" }\n'
+    base = (
+        'state_root = "/a"\n[providers.openai]\ncredential = { env = "A" }\nsettings = { base_url = "http://h/v1" }\n'
+    )
     moved = base.replace('"/a"', '"/b"').replace('"A"', '"B"') + "[concurrency]\nsteps = 9\n"
     other = base.replace("http://h/v1", "http://g/v1")
     one, two, three = (RunnerFactoryConfig.load(_write(tmp_path, text)).meaning for text in (base, moved, other))
