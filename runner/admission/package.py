@@ -4,6 +4,7 @@ Field names are the author's words; ``lowering`` turns them into the activation'
 that are not built yet are listed here, so that they are refused by name instead of as unknown keys.
 """
 
+import json
 from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import ConfigDict, Field, PlainValidator, WithJsonSchema, model_validator
@@ -182,12 +183,29 @@ class Command(Frozen):
     output_bytes_max: Annotated[int, Field(ge=1024, le=limits.OUTPUT_BYTES_MAX)] = limits.OUTPUT_BYTES_DEFAULT
 
 
+def _case(value: object) -> str:
+    match value:
+        case str():
+            return value
+        case bool() | int():
+            return json.dumps(value)
+        case _:
+            raise ValueError("is one of the cases")
+
+
+CaseField = Annotated[
+    str,
+    PlainValidator(_case),
+    WithJsonSchema({"type": ["string", "boolean", "integer"], "description": "One of the cases."}),
+]
+
+
 class Decision(Frozen):
     """Picks one case: the value of ``on``, as text, is looked up among the keys of ``cases``."""
 
     on: Template
     cases: Annotated[dict[OutcomeText, Target], Field(min_length=1)]
-    default: str | None = None
+    default: CaseField | None = None
 
 
 class Budget(Frozen):

@@ -22,6 +22,7 @@ from typing import Any, Final
 
 from runner.contract.errors import CallerError, Code, EnvironmentFault, Finding
 from runner.contract.ids import ObjectId
+from runner.interpreter.surroundings import ref_problem
 
 TIMEOUT_S: Final = 600.0
 KEPT: Final = ("PATH", "HOME", "XDG_CONFIG_HOME", "TMPDIR", "USER", "LOGNAME")
@@ -91,6 +92,8 @@ def discover(path: Path) -> Repository:
 
 def _judged(root: Path, common_dir: Path) -> Repository:
     """What only git itself can say."""
+    if not _is_text(root):
+        raise _invalid(root, "has a path that is not UTF-8 text", "rename the folder")
     try:
         top = os.fsdecode(_git(root, "rev-parse", "--show-toplevel").removesuffix(b"\n"))
         hash_name = _git(root, "rev-parse", "--show-object-format").decode().strip()
@@ -111,6 +114,14 @@ def _judged(root: Path, common_dir: Path) -> Repository:
     except _GitFailed:
         raise _invalid(root, "has no commit yet", "commit something first") from None
     return Repository(root=root, common_dir=common_dir, head=ObjectId(head), config=config)
+
+
+def _is_text(path: Path) -> bool:
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _invalid(path: Path, why: str, remedy: str) -> CallerError:
@@ -140,6 +151,10 @@ def fresh_worktree(repository: Repository, *, base: str | None, directory: Path)
     repository). ``CallerError`` for an unknown base or files under a filter; then nothing is left behind. Uncommitted
     work in the repository's own checkout stays there and is not part of it."""
     commit, tree = _resolved(repository, base or repository.head)
+    if not _is_text(directory):
+        raise EnvironmentFault(
+            Code.STATE_UNWRITABLE, f"{str(directory)!r} is not UTF-8 text", remedy="name another folder"
+        )
     if directory.exists() and any(directory.iterdir()):
         raise EnvironmentFault(
             Code.STATE_UNWRITABLE, f"{str(directory)!r} exists already", remedy="remove it or name another"
@@ -289,6 +304,8 @@ def target_expected(repository: Repository, ref: str) -> str:
         _git(root, "check-ref-format", ref)
     except _GitFailed:
         raise _target(ref, "is not a name git accepts", "see 'git check-ref-format'") from None
+    if problem := ref_problem(ref):
+        raise _target(ref, f"cannot be used: {problem}", "choose a shorter, plainer name")
     if not ref.startswith(("refs/heads/", "refs/tags/", "refs/runner/")):
         raise _target(ref, "is neither a branch nor a tag", "name a branch")
     try:
