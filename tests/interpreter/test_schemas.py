@@ -1,5 +1,7 @@
 """Schemas: known keywords, local references, and the same verdict as the library on what both judge."""
 
+from typing import Any
+
 import pytest
 from jsonschema import Draft202012Validator, SchemaError
 
@@ -18,7 +20,7 @@ from runner.interpreter.schemas import schema_findings, value_findings
         {"prefixItems": [True, {"const": {"any": 1}}], "unevaluatedItems": False, "contains": {}, "maxContains": 2},
     ],
 )
-def test_ordinary_schemas_have_no_findings(schema: FrozenJson) -> None:
+def test_ordinary_schemas_have_no_findings(schema: Any) -> None:
     """Property names are not mistaken for keywords; local references of every form resolve."""
     assert schema_findings(freeze(schema), "s") == ()
     Draft202012Validator.check_schema(schema)

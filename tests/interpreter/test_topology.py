@@ -39,7 +39,7 @@ def before(edges: set[tuple[str, str]], first: str, second: str) -> bool:
     return second in found
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(workflows())
 def test_routes_are_classified_as_the_rule_says(steps: list[Step]) -> None:
     """Needs first, then routes in declaration order; a route to itself or to an ancestor leads back and adds no edge."""
@@ -66,7 +66,7 @@ def test_routes_are_classified_as_the_rule_says(steps: list[Step]) -> None:
             assert graph.precedes(one, two) == expected
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(workflows())
 def test_a_loop_is_found_exactly_when_nothing_bounds_it(steps: list[Step]) -> None:
     """A finding about an unbounded loop appears if and only if some cycle has no step with a budget."""
@@ -80,7 +80,7 @@ def test_a_loop_is_found_exactly_when_nothing_bounds_it(steps: list[Step]) -> No
     assert any("nothing bounds the loop" in f.problem for f in found) == unbounded
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(workflows())
 def test_a_plan_repeats_the_graph(steps: list[Step]) -> None:
     """Edges, successors, back routes and what they re-open tell one story."""
