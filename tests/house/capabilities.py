@@ -165,6 +165,7 @@ DONE_IN: Final = (
         places={
             "runner/clock.py": "the clock itself",
             "runner/cli/": "shows a person how long something has taken",
+            "runner/coordinator/observation.py": "how long a real thread may take to hear the rest",
             "hosts/operations/supervisor.py": "a process of its own, outside any injected clock",
             "custody/": "compared with the stamps of files; how long a real git process may take",
             "providers/openai/session.py": "a Retry-After that is a date",
