@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from runner.admission.worktree import _git, _GitFailed
+from runner.admission.worktree import GitFailed, run_git
 from runner.contract.errors import Code, EnvironmentFault
 from runner.contract.ids import OBJECT_ID_PATTERN
 
@@ -16,7 +16,7 @@ DATE: Final = "1767225600 +0000"
 
 def git_version() -> str:
     """``git version 2.39.5``; ``EnvironmentFault(git-missing)``."""
-    return _git(Path("/"), "--version").decode(errors="replace").strip()
+    return run_git(Path("/"), "--version").decode(errors="replace").strip()
 
 
 def diffstat(repository: Path, base: str, commit: str) -> str:
@@ -25,8 +25,8 @@ def diffstat(repository: Path, base: str, commit: str) -> str:
         return ""
     words = ("diff", "--no-ext-diff", "--no-textconv", "--no-color", "--stat=100", f"{base}..{commit}", "--")
     try:
-        return _git(repository, *words).decode(errors="replace").rstrip()
-    except (_GitFailed, EnvironmentFault):
+        return run_git(repository, *words).decode(errors="replace").rstrip()
+    except (GitFailed, EnvironmentFault):
         return ""
 
 
@@ -36,10 +36,10 @@ def make_repository(directory: Path, files: Mapping[str, bytes], message: str) -
     directory.mkdir(parents=True, exist_ok=True)
     try:
         # No template: the user's sample hooks and excludes are no part of the demo.
-        _git(directory, "init", "--quiet", "--template=", "--initial-branch=main")
-        _git(directory, "fast-import", "--quiet", data=import_stream(files, message))
-        _git(directory, "reset", "--quiet", "--hard")
-    except _GitFailed as error:
+        run_git(directory, "init", "--quiet", "--template=", "--initial-branch=main")
+        run_git(directory, "fast-import", "--quiet", data=import_stream(files, message))
+        run_git(directory, "reset", "--quiet", "--hard")
+    except GitFailed as error:
         raise EnvironmentFault(
             Code.GIT_FAILED,
             f"git could not make a repository in {directory}: {error}",

@@ -95,11 +95,11 @@ def _judged(root: Path, common_dir: Path) -> Repository:
     if not _is_text(root):
         raise _invalid(root, "has a path that is not UTF-8 text", "rename the folder")
     try:
-        top = os.fsdecode(_git(root, "rev-parse", "--show-toplevel").removesuffix(b"\n"))
-        hash_name = _git(root, "rev-parse", "--show-object-format").decode().strip()
+        top = os.fsdecode(run_git(root, "rev-parse", "--show-toplevel").removesuffix(b"\n"))
+        hash_name = run_git(root, "rev-parse", "--show-object-format").decode().strip()
         config = _filters_off(root)
         promisors = _config_names(root, r"^(extensions\.partialclone|remote\..*\.(promisor|partialclonefilter))$")
-    except _GitFailed as error:
+    except GitFailed as error:
         raise _invalid(root, f"cannot be read by git: {error}", "check it with 'git status'") from None
     if Path(top).resolve() != root:
         raise _invalid(root, f"has its checkout at {top!r:.200}", "name that folder")
@@ -110,8 +110,8 @@ def _judged(root: Path, common_dir: Path) -> Repository:
             root, "is a partial clone, which is not supported yet", "use a full clone: 'git clone' without --filter"
         )
     try:
-        head = _git(root, "rev-parse", "--verify", "--quiet", "HEAD^{commit}").decode().strip()
-    except _GitFailed:
+        head = run_git(root, "rev-parse", "--verify", "--quiet", "HEAD^{commit}").decode().strip()
+    except GitFailed:
         raise _invalid(root, "has no commit yet", "commit something first") from None
     return Repository(root=root, common_dir=common_dir, head=ObjectId(head), config=config)
 
@@ -130,8 +130,8 @@ def _invalid(path: Path, why: str, remedy: str) -> CallerError:
 
 def _config_names(directory: Path, pattern: str) -> list[str]:
     try:
-        return _split0(_git(directory, "config", "--null", "--name-only", "--get-regexp", pattern))
-    except _GitFailed as error:
+        return split0(run_git(directory, "config", "--null", "--name-only", "--get-regexp", pattern))
+    except GitFailed as error:
         if str(error):
             raise
         return []
@@ -173,7 +173,7 @@ def fresh_worktree(repository: Repository, *, base: str | None, directory: Path)
         run(checkout.path, "read-tree", commit)
         _refuse_filtered(checkout)
         run(checkout.path, "checkout-index", "--all", "--index", "--quiet", "--force")
-    except (_GitFailed, OSError) as error:
+    except (GitFailed, OSError) as error:
         remove_worktree(checkout)
         raise EnvironmentFault(
             Code.GIT_FAILED, f"the worktree cannot be made: {error}", remedy="free space or check rights"
@@ -214,10 +214,10 @@ def changed_paths(checkout: Checkout) -> list[tuple[str, str]]:
             "--no-renames",
             "--ignore-submodules=none",
         )
-    except _GitFailed as error:
+    except GitFailed as error:
         raise EnvironmentFault(Code.GIT_FAILED, f"git status failed: {error}", remedy="check the repository") from None
     kinds = {"1": ("changed", 8), "u": ("unmerged", 10), "?": ("new", 1)}
-    return [(kinds[line[0]][0], line.split(" ", kinds[line[0]][1])[-1]) for line in _split0(output) if line[0] in kinds]
+    return [(kinds[line[0]][0], line.split(" ", kinds[line[0]][1])[-1]) for line in split0(output) if line[0] in kinds]
 
 
 def remove_worktree(checkout: Checkout) -> None:
@@ -229,11 +229,11 @@ def remove_worktree(checkout: Checkout) -> None:
         _bound(checkout.repository)(
             checkout.repository.root, "worktree", "remove", "--force", "--force", str(checkout.path)
         )
-    except _GitFailed:
+    except GitFailed:
         shutil.rmtree(checkout.path, ignore_errors=True)
         try:
-            _git(checkout.repository.root, "worktree", "prune")
-        except _GitFailed as error:
+            run_git(checkout.repository.root, "worktree", "prune")
+        except GitFailed as error:
             raise EnvironmentFault(
                 Code.GIT_FAILED, f"the worktree cannot be removed: {error}", remedy="git worktree prune"
             ) from None
@@ -244,8 +244,10 @@ def _resolved(repository: Repository, base: str) -> tuple[ObjectId, ObjectId]:
     ids = []
     for peel in ("commit", "tree"):
         try:
-            found = _git(repository.root, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{base}^{{{peel}}}")
-        except _GitFailed:
+            found = run_git(
+                repository.root, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{base}^{{{peel}}}"
+            )
+        except GitFailed:
             raise _invalid(repository.root, f"has no commit {base!r:.200}", "name a branch, tag or commit") from None
         ids.append(ObjectId(found.decode().strip()))
     return ids[0], ids[1]
@@ -257,11 +259,11 @@ def _refuse_filtered(checkout: Checkout) -> None:
     try:
         names = run(checkout.path, "ls-files", "-z")
         answer = run(checkout.path, "check-attr", "--cached", "-z", "--stdin", "filter", data=names)
-    except _GitFailed as error:
+    except GitFailed as error:
         raise EnvironmentFault(
             Code.GIT_FAILED, f"git check-attr failed: {error}", remedy="check the repository"
         ) from None
-    fields = _split0(answer)
+    fields = split0(answer)
     filtered = [
         (fields[n], fields[n + 2])
         for n in range(0, len(fields) - 2, 3)
@@ -301,17 +303,19 @@ def target_expected(repository: Repository, ref: str) -> str:
     that is checked out somewhere, a symbolic one, or one that another ref's name stands in the way of."""
     root = repository.root
     try:
-        _git(root, "check-ref-format", ref)
-    except _GitFailed:
+        run_git(root, "check-ref-format", ref)
+    except GitFailed:
         raise _target(ref, "is not a name git accepts", "see 'git check-ref-format'") from None
     if problem := ref_problem(ref):
         raise _target(ref, f"cannot be used: {problem}", "choose a shorter, plainer name")
     if not ref.startswith(("refs/heads/", "refs/tags/", "refs/runner/")):
         raise _target(ref, "is neither a branch nor a tag", "name a branch")
     try:
-        refs = _git(root, "for-each-ref", "--format=%(refname)%00%(objectname)%00%(symref)").decode("utf-8", "replace")
-        worktrees = _split0(_git(root, "worktree", "list", "--porcelain", "-z"))
-    except _GitFailed as error:
+        refs = run_git(root, "for-each-ref", "--format=%(refname)%00%(objectname)%00%(symref)").decode(
+            "utf-8", "replace"
+        )
+        worktrees = split0(run_git(root, "worktree", "list", "--porcelain", "-z"))
+    except GitFailed as error:
         raise EnvironmentFault(
             Code.GIT_FAILED, f"the refs cannot be read: {error}", remedy="check the repository"
         ) from None
@@ -337,12 +341,14 @@ def _target(ref: str, why: str, remedy: str) -> CallerError:
 # --- running git -----------------------------------------------------------------------------------------------------
 
 
-class _GitFailed(Exception):
+class GitFailed(Exception):
     """A git command ended with another status than zero; the message is its error output."""
 
 
-def _git(directory: Path, *arguments: str, config: Mapping[str, str] | None = None, data: bytes | None = None) -> bytes:
-    """The standard output of ``git -C directory arguments``. ``_GitFailed`` when git says no; ``EnvironmentFault`` when it is not
+def run_git(
+    directory: Path, *arguments: str, config: Mapping[str, str] | None = None, data: bytes | None = None
+) -> bytes:
+    """The standard output of ``git -C directory arguments``. ``GitFailed`` when git says no; ``EnvironmentFault`` when it is not
     there or does not end. ``config`` is added to the overrides."""
     if shutil.which("git") is None:
         raise EnvironmentFault(Code.GIT_MISSING, "git is not installed", remedy="install git 2.36 or newer")
@@ -360,18 +366,18 @@ def _git(directory: Path, *arguments: str, config: Mapping[str, str] | None = No
     except OSError as error:
         raise EnvironmentFault(Code.GIT_FAILED, f"git {arguments[0]} cannot be run: {error}") from None
     if done.returncode != 0:
-        raise _GitFailed(_shown(done.stderr))
+        raise GitFailed(_shown(done.stderr))
     return done.stdout
 
 
-def _split0(output: bytes) -> list[str]:
+def split0(output: bytes) -> list[str]:
     """NUL-separated output as text; names that are not UTF-8 keep their bytes as surrogates."""
     return [os.fsdecode(part) for part in output.split(b"\0") if part]
 
 
 def _bound(repository: Repository) -> Callable[..., bytes]:
-    """``_git`` with the repository's filters switched off."""
-    return partial(_git, config=repository.config)
+    """``run_git`` with the repository's filters switched off."""
+    return partial(run_git, config=repository.config)
 
 
 def _environment(config: Mapping[str, str]) -> dict[str, str]:

@@ -55,14 +55,15 @@ def test_what_would_silently_allow_everything_is_found(schema: FrozenJson, place
 
 def test_every_schema_the_library_refuses_is_refused() -> None:
     """The flat meta-schema is no laxer than the official one."""
-    for wrong in (
+    wrongs: tuple[dict[str, Any], ...] = (
         {"type": "x"},
         {"enum": 1},
         {"allOf": []},
         {"properties": {"a": 1}},
         {"multipleOf": 0},
         {"items": []},
-    ):
+    )
+    for wrong in wrongs:
         with pytest.raises(SchemaError):
             Draft202012Validator.check_schema(wrong)
         assert schema_findings(freeze(wrong), "s")
