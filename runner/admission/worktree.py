@@ -1,5 +1,5 @@
 """The parent's worktrees: finding the repository, making and removing a worktree, looking at the target. The only file outside
-custody that runs git.
+custody that starts git; others ask through ``run_git``.
 
 A repository is hostile: earlier agents could write its config. Every call therefore overrides what git would execute on its own:
 hooks (``git worktree add`` runs post-checkout), the file system monitor, automatic maintenance, and every filter driver that any
