@@ -47,6 +47,8 @@ class Snapshots:
         self._date = str(int(date.timestamp()))
         self._scanner = Scanner(root, self.rules, repository.object_format, budget)
         self._index: tuple[tuple[int, ...], int, Index] | None = None
+        self._tip: str | None = None
+        """The newest kept commit, once known: nobody else writes the store."""
 
     def take(self, reference: Kept | None, message: str, *, base: Base | None = None) -> Kept:
         """The worktree as it is, kept. ``reference`` itself when nothing differs from it: no commit is made then.
@@ -57,8 +59,10 @@ class Snapshots:
             state = self._state(reference, writer)
             if reference is not None and state == reference.state:
                 return replace(reference, state=state)
-            parent = self.store.tip()
-            return writer.commit(state, reference=reference, base=base, parent=parent, message=message, date=self._date)
+            parent = self._tip or self.store.tip()
+            kept = writer.commit(state, reference=reference, base=base, parent=parent, message=message, date=self._date)
+            self._tip = kept.commit
+            return kept
 
     def look(self, reference: Kept) -> State:
         """The worktree as it is, without a savepoint."""
@@ -74,7 +78,7 @@ class Snapshots:
             writer.finish()
         except BaseException:
             writer.abandon()
-            self._index = None
+            self._index = self._tip = None
             self._scanner.forget()
             raise
 

@@ -51,6 +51,18 @@ class Killed(BaseException):
     """What a test raises where a process would die: nothing may catch it."""
 
 
+@dataclass
+class KillAt:
+    """Kills in front of the effect with this number, counted from 0."""
+
+    number: int
+
+    def __call__(self, what: str) -> None:
+        self.number -= 1
+        if self.number == -1:
+            raise Killed(what)
+
+
 def patterns(*globs: str) -> Scope:
     return Scope(kind="patterns", patterns=globs)
 
@@ -72,12 +84,17 @@ class Repo:
             "GIT_AUTHOR_DATE": "2025-01-01T00:00:00Z",
             "GIT_COMMITTER_DATE": "2025-01-01T00:00:00Z",
         }
-        done = subprocess.run(["git", *args], cwd=cwd or self.path, env=env, input=stdin, capture_output=True, check=False)
+        done = subprocess.run(
+            ["git", *args], cwd=cwd or self.path, env=env, input=stdin, capture_output=True, check=False
+        )
         assert done.returncode == 0 or not ok, done.stderr.decode()
         return done.stdout.decode("utf-8", "surrogateescape").strip()
 
+    def at(self, name: bytes) -> Path:
+        return self.path / os.fsdecode(name)
+
     def write(self, name: str | bytes, data: str | bytes = "x\n", mode: int | None = None) -> Path:
-        path = self.path / os.fsdecode(name)
+        path = self.at(os.fsencode(name))
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(data.encode() if isinstance(data, str) else data)
         if mode is not None:
@@ -93,7 +110,9 @@ class Repo:
         return self.git("rev-parse", "HEAD")
 
     def show(self, commit: str, name: str) -> bytes:
-        return subprocess.run(["git", "show", f"{commit}:{name}"], cwd=self.path, capture_output=True, check=True).stdout
+        return subprocess.run(
+            ["git", "show", f"{commit}:{name}"], cwd=self.path, capture_output=True, check=True
+        ).stdout
 
     def worktree(self, name: str) -> "Repo":
         path = self.path.parent / name
@@ -115,7 +134,7 @@ def fingerprint(repo: Repo, *, target: str = "") -> dict[str, str]:
     """Everything of the user's that a Delivery must leave as it is, by name and digest; only ``refs/runner`` and the
     target may differ, and object files may be added."""
     common = repo.path / ".git"
-    refs = [r for r in repo.git("for-each-ref", "--format=%(refname) %(objectname)").splitlines()]
+    refs = repo.git("for-each-ref", "--format=%(refname) %(objectname)").splitlines()
     found = {r.split()[0]: r for r in refs if not r.startswith("refs/runner/") and r.split()[0] != target}
     for path in sorted(common.rglob("*")):
         name = str(path.relative_to(common))
@@ -136,7 +155,7 @@ def tree_of(path: Path) -> dict[str, tuple[str, int, bytes]]:
             continue
         status = place.lstat()
         if stat.S_ISLNK(status.st_mode):
-            found[name] = ("link", 0, os.fsencode(os.readlink(place)))
+            found[name] = ("link", 0, os.fsencode(place.readlink()))
         elif stat.S_ISDIR(status.st_mode):
             found[name] = ("dir", stat.S_IMODE(status.st_mode), b"")
         elif stat.S_ISREG(status.st_mode):

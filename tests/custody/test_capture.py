@@ -16,7 +16,19 @@ from tests.custody.fakes import Delivery, Repo, new_repo, patterns, tree_of
 
 Deliver = Callable[..., Delivery]
 
-NAMES = [b"\xff\xfe", b"line\nbreak", b"tab\there", b"-n", b":(glob)x", b"x" * 255, b"quote\"s'\\", b" lead", b"\x1b[31m", b"%41", b"~"]
+NAMES = [
+    b"\xff\xfe",
+    b"line\nbreak",
+    b"tab\there",
+    b"-n",
+    b":(glob)x",
+    b"x" * 255,
+    b"quote\"s'\\",
+    b" lead",
+    b"\x1b[31m",
+    b"%41",
+    b"~",
+]
 
 
 def last_taken(delivery: Delivery) -> SavepointTaken:
@@ -35,7 +47,7 @@ def test_hostile_names_are_captured_shown_escaped_and_restored(repo: Repo, deliv
 
     def spoil() -> None:
         for name in NAMES:
-            os.unlink(os.fsencode(repo.path) + b"/d/" + name)
+            repo.at(b"d/" + name).unlink()
         for name in NAMES:
             repo.write(b"e/" + name)
 
@@ -177,7 +189,9 @@ def test_a_budget_names_the_directory_that_broke_it(repo: Repo, deliver: Deliver
     assert caught.value.code is Code.CAPTURE_BUDGET
 
 
-def test_an_unreadable_captured_file_fails_the_savepoint_by_name(tmp_path: Path, repo: Repo, delivery: Delivery) -> None:
+def test_an_unreadable_captured_file_fails_the_savepoint_by_name(
+    tmp_path: Path, repo: Repo, delivery: Delivery
+) -> None:
     """A path that was captured and cannot be read is neither skipped nor taken for deleted; nor is a directory."""
     for spoiled in ("a.txt", "src"):
         grant = delivery.begin(EVERYTHING)
@@ -192,7 +206,7 @@ def test_an_unreadable_captured_file_fails_the_savepoint_by_name(tmp_path: Path,
         assert not (repo.path / "n.txt").exists()
 
 
-class as_nobody:  # noqa: N801 - reads like what it is
+class as_nobody:
     """Root may read everything: the block runs as an ordinary user, who owns the files meanwhile."""
 
     def __init__(self, path: Path) -> None:
@@ -225,7 +239,7 @@ CONFIGS = [
 ]
 
 
-@pytest.mark.parametrize("config", CONFIGS, ids=lambda c: "-".join(c))
+@pytest.mark.parametrize("config", CONFIGS, ids="-".join)
 def test_content_and_modes_come_back_byte_for_byte(repo: Repo, deliver: Deliver, config: dict[str, str]) -> None:
     """Line ends, ident, UTF-16 and modes are raw in a savepoint, whatever attributes and config say."""
     repo.write(".gitattributes", "*.txt eol=crlf\n*.id ident\n*.w working-tree-encoding=UTF-16LE eol=lf\n")
@@ -312,9 +326,8 @@ def test_a_sparse_checkout_loses_nothing(repo: Repo, deliver: Deliver) -> None:
 
 def test_the_users_gc_between_all_steps_loses_no_savepoint(repo: Repo, delivery: Delivery) -> None:
     """Staged content, dropped commits and base objects that only a savepoint needs stay restorable."""
-    repo.write("a.txt", "staged\n")
-    repo.git("add", "a.txt")
-    verdict = delivery.attempt(lambda: repo.write("n.txt"))
+    work = lambda: (repo.write("a.txt", "staged\n"), repo.git("add", "a.txt"), repo.write("n.txt"))  # noqa: E731
+    verdict = delivery.attempt(work)
     assert isinstance(verdict, ports.Accepted)
     full, entries = tree_of(repo.path), repo.git("ls-files", "-s")
 
@@ -330,10 +343,11 @@ def test_the_users_gc_between_all_steps_loses_no_savepoint(repo: Repo, delivery:
 
 
 def test_git_processes_per_attempt_do_not_grow(repo: Repo, delivery: Delivery) -> None:
-    """The tenth attempt that writes one known file costs what the second cost."""
+    """However many attempts came before, one that writes one known file starts one process, and one more while the index is
+    so young that its time proves nothing."""
     counts = []
     for number in range(10):
         before = delivery.custody.git_processes
         delivery.attempt(lambda number=number: repo.write("n.txt", f"{number}\n"))
         counts.append(delivery.custody.git_processes - before)
-    assert set(counts[2:]) == {counts[1]} and counts[1] <= 3
+    assert set(counts[1:]) <= {1, 2}

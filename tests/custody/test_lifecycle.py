@@ -26,7 +26,9 @@ def test_a_whole_delivery_publishes_its_changes_on_the_base(repo: Repo, delivery
     published = delivery.custody.publish(requested=True)
     assert (published.disposition, published.old, published.new) == ("published", "absent", commit)
     assert repo.git("rev-parse", "result") == commit
-    assert repo.git("show", "-s", "--format=%P %T %an %ae %cn", commit) == f"{base} {tree} Runner runner@localhost Runner"
+    assert (
+        repo.git("show", "-s", "--format=%P %T %an %ae %cn", commit) == f"{base} {tree} Runner runner@localhost Runner"
+    )
     assert repo.git("show", "-s", "--format=%aI %cI", commit) == " ".join([ADMITTED_AT.replace("Z", "+00:00")] * 2)
     assert repo.git("show", "-s", "--format=%(trailers:key=Runner-Delivery,valueonly)", commit) == "d1"
     assert repo.git("diff", "--name-status", base, commit).split() == ["M", "a.txt", "A", "src/c.py"]
@@ -134,7 +136,7 @@ def test_a_worktree_elsewhere_than_admitted_is_refused(repo: Repo, deliver: Deli
     for spoil, named in (
         (lambda: repo.write("a.txt", "edited\n"), "a.txt"),
         (lambda: (repo.write("src/b.py", "staged\n"), repo.git("add", "src/b.py")), "src/b.py"),
-        (lambda: (repo.path / "a.txt").unlink(), "a.txt"),
+        ((repo.path / "a.txt").unlink, "a.txt"),
         (lambda: repo.git("commit", "-q", "--allow-empty", "-m", "moved"), "is now at"),
     ):
         work = deliver(repo, delivery="d" + str(os.urandom(4).hex()))

@@ -1,6 +1,5 @@
 """The verdict: what an attempt did outside its scope is found, named, and put back; hiding it does not help."""
 
-import os
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -31,7 +30,13 @@ def test_writes_outside_the_scope_are_named_and_put_back(repo: Repo, delivery: D
 
     verdict = delivery.attempt(work, patterns("src/ok.py"))
     assert isinstance(verdict, ports.Violation)
-    assert verdict.paths == ("modified .gitignore", "modified a.txt", "created empty/", "created new.txt", "type src/b.py")
+    assert verdict.paths == (
+        "modified .gitignore",
+        "modified a.txt",
+        "created empty/",
+        "created new.txt",
+        "type src/b.py",
+    )
     assert verdict.rule == "src/ok.py"
     assert verdict.savepoint.commit == delivery.custody.baseline().commit
     assert tree_of(repo.path) == before
@@ -75,7 +80,15 @@ def test_ignore_files_below_keep_their_reach(tmp_path: object, repo: Repo, deliv
     repo.write("we[i]rd/.gitignore", "x\n")
     repo.commit("ignore files")
     repo.write(".git/info/exclude", "*.excluded\n")
-    names = ["src/a.tmp", "src/deep/b.tmp", "src/keep.tmp", "src/only-here", "src/deep/only-here", "a.tmp", "src/deep/d/f"]
+    names = [
+        "src/a.tmp",
+        "src/deep/b.tmp",
+        "src/keep.tmp",
+        "src/only-here",
+        "src/deep/only-here",
+        "a.tmp",
+        "src/deep/d/f",
+    ]
     names += ["we[i]rd/x", "weird/x", "z.excluded", "build/out", "src/only-here2"]
     work = deliver(repo)
     work.custody.baseline()
@@ -154,9 +167,7 @@ def test_planted_hooks_and_config_are_reported_and_never_run(repo: Repo, deliver
     assert not (repo.path.parent / "ran").exists()
 
 
-def test_inherited_git_variables_are_ignored(
-    repo: Repo, deliver: Deliver, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_inherited_git_variables_are_ignored(repo: Repo, deliver: Deliver, monkeypatch: pytest.MonkeyPatch) -> None:
     """GIT_DIR and its like in the parent's environment steer nothing."""
     work = deliver(repo)
     for name in ("GIT_DIR", "GIT_INDEX_FILE", "GIT_WORK_TREE", "GIT_OBJECT_DIRECTORY", "GIT_COMMON_DIR"):
@@ -207,7 +218,7 @@ def test_edits_between_processes_are_kept_as_foreign(repo: Repo, delivery: Deliv
     current = delivery.custody.current()
     delivery.restart()
     repo.write("a.txt", "by hand\n")
-    os.unlink(repo.path / "src/b.py")
+    (repo.path / "src/b.py").unlink()
     found = delivery.custody.begin(StepRef.parse("work@9"), 1, EVERYTHING, opened_at=None, expires_in_s=1.0)
     assert isinstance(found, ports.ForeignEdit)
     assert found.paths == ("modified a.txt", "deleted src/b.py")
