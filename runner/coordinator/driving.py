@@ -38,6 +38,7 @@ from runner.contract.ports import (
     TerminalProposal,
     WorkflowHost,
 )
+from runner.contract.text import excerpt
 from runner.coordinator import lease
 from runner.coordinator.closing import Closing
 from runner.coordinator.correlation import check_activation, check_meaning
@@ -45,11 +46,12 @@ from runner.coordinator.joining import ended, in_thread
 from runner.coordinator.journal import Journal, accepted_in, cancel_in, settled_in, terminal_facts
 from runner.coordinator.observation import Observation
 from runner.coordinator.recovery import EFFECT_UNKNOWN, describe, uncertain_effects
-from runner.coordinator.settlement import CANCEL_REASONS, decide
+from runner.coordinator.settlement import CANCEL_REASONS, DETAIL_CHARS_MAX, decide
 from runner.ledger import create_or_open
 
 CANCEL: Final = "cancel"
 """The kind of the inbox item that asks for a cancel."""
+WHO_CHARS_MAX: Final = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,6 +169,7 @@ class _Drive:
         return uncertain_effects(record for step in steps for record in self._ledger.read(step=step))
 
     def _ask(self, reason: str, detail: str, effects: tuple[UncertainEffect, ...]) -> NeedsIntervention:
+        detail = excerpt(detail, DETAIL_CHARS_MAX)
         self._journal.ask_once(InterventionNeeded(reason=reason, detail=detail))
         return NeedsIntervention(delivery=self._plan.delivery, reason=reason, detail=detail, effects=effects)
 
@@ -234,7 +237,7 @@ class _Drive:
     def _take_cancel(self) -> CancelRequested | None:
         items = [item for item in self._ledger.inbox() if item.kind == CANCEL]
         if items:
-            event = CancelRequested(who=items[0].who, cause="request")
+            event = CancelRequested(who=excerpt(items[0].who, WHO_CHARS_MAX), cause="request")
         elif self._is_over():
             event = CancelRequested(who="runner", cause="delivery-timeout")
         else:

@@ -120,8 +120,8 @@ async def test_an_uncertain_effect_is_never_repeated(house: House) -> None:
         assert isinstance(asked, NeedsIntervention)
         assert [(e.step, e.call) for e in asked.effects] == [(A, "c1")]
     assert kinds(house).count("intervention.needed") == 1
-    assert (await house.coordinator().inspect(asked.delivery)).phase == "needs-intervention"
-    assert (await house.coordinator().cancel(asked.delivery)).disposition == "requested"
+    assert (await house.coordinator().inspect(DeliveryId("one"))).phase == "needs-intervention"
+    assert (await house.coordinator().cancel(DeliveryId("one"))).disposition == "requested"
     assert house.world.points.count("host.drive") == 1
 
 
