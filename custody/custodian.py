@@ -5,7 +5,6 @@ Order is what makes that safe: objects and refs are synced before a savepoint is
 overwritten, a restore is journaled before its first change, publication is asked durably before the ref moves.
 """
 
-import datetime as dt
 import errno
 import os
 import secrets
@@ -16,23 +15,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from custody import baseline
 from custody.environment import surroundings
 from custody.facts import Facts
 from custody.git import Git
-from custody.paths import Root, show
+from custody.paths import show
 from custody.publish import Publisher, Target
-from custody.repository import Repository
 from custody.restore import (
-    Restorer,
-    close_journal,
-    not_equal,
-    plan_between,
-    read_journal,
     unequal,
-    write_journal,
 )
-from custody.result import Converter, changed_paths, commit_result, keep_result, unclean
+from custody.result import changed_paths, commit_result, keep_result
 from custody.scan import Budget
 from custody.scope import (
     CHANGED_MAX,
@@ -43,10 +34,9 @@ from custody.scope import (
     outside,
     paths_of,
 )
-from custody.snapshot import Snapshots
-from custody.staging import free_index_lock
 from custody.state import Kept
-from custody.store import Base, Frozen, Store
+from custody.store import Store
+from custody.worktree import Worktree, open_again, open_first
 from runner.contract import grant as grants
 from runner.contract import ports
 from runner.contract.canonical import digest
@@ -93,7 +83,7 @@ class Custodian:
         self._git = Git()
         self._store = Store(self._git, case.layout.store)
         self._lock = threading.RLock()
-        self._snapshots: Snapshots | None = None
+        self._open: Worktree | None = None
         self._known: Kept | None = None
         """The savepoint that the worktree is known to be at, with its state as last seen."""
         self._newest: ports.Savepoint | None = None
@@ -107,9 +97,9 @@ class Custodian:
     def close(self) -> None:
         """Frees the handle of the worktree. Idempotent; the next operation opens it again."""
         with self._lock:
-            if self._snapshots is not None:
-                self._snapshots.root.close()
-            self._snapshots = self._known = self._grant = None
+            if self._open is not None:
+                self._open.close()
+            self._open = self._known = self._grant = None
 
     # --- for the host ------------------------------------------------------------------------------------------------
 
@@ -135,18 +125,18 @@ class Custodian:
     ) -> WorkspaceGrant | ports.ForeignEdit:
         """See ``ports.Workspaces.begin``. An attempt that was begun in this process and never ended is undone first."""
         with self._working("begin an attempt"):
-            snapshots = self._attached()
+            worktree = self._attached()
             if opened_at is not None:
-                self._known = self._return_to(opened_at)
+                self._known = worktree.return_to(self._kept(opened_at), f"{step.key} was interrupted")
             elif self._grant is not None and self._known is not None:
-                self._known = self._return_to(self._known.commit)
+                self._known = worktree.return_to(self._known, f"{self._grant.step} was never ended")
             elif self._known is None:
                 foreign = self._look_for_foreign_edits(step)
                 if foreign is not None:
                     return foreign
             known = self._known
             assert known is not None  # noqa: S101 - each branch above has set it or returned
-            self._known = replace(known, state=replace(known.state, surroundings=surroundings(snapshots.repository)))
+            self._known = replace(known, state=replace(known.state, surroundings=surroundings(worktree.repository)))
             self._grant = self._issue(step, attempt, scope, known, expires_in_s)
             return self._grant
 
@@ -167,22 +157,19 @@ class Custodian:
             event = self._facts.baseline()
             if event is not None:
                 return ports.Savepoint(commit=ObjectId(event.savepoint), tree=ObjectId(event.tree))
-            activation = self._case.activation
-            repository = baseline.admitted_repository(self._git, activation)
-            root = Root(repository.worktree)
+            worktree = open_first(
+                self._git,
+                self._store,
+                self._case.activation,
+                budget=self._budget,
+                before_effect=self._before_effect,
+            )
             try:
-                frozen = baseline.freeze(self._git, repository, self._store, root)
-                self._store.copy_objects(repository, activation.workspace.base_tree)
-                snapshots = self._make_snapshots(repository, root, frozen)
-                kept = snapshots.take(None, "baseline", base=self._base())
-                if not activation.workspace.include_dirty:
-                    edits = unclean(self._converter(repository, frozen), self._base(), kept)
-                    if edits:
-                        raise baseline.dirty(activation, edits)
+                kept = worktree.take_baseline()
             except BaseException:
-                root.close()
+                worktree.close()
                 raise
-            self._snapshots = snapshots
+            self._open = worktree
             self._writer.append(Draft(event=_taken(kept, (), "baseline")))
             self._newest = _savepoint(kept, ())
             return self._newest
@@ -193,8 +180,7 @@ class Custodian:
             left = self._facts.left_open(self._case.plan)
             if left is None and self._grant is None:
                 return
-            self._attached()
-            self._known = self._return_to(self.current().commit)
+            self._known = self._attached().return_to(self._kept(self.current().commit), "an attempt was left open")
             self._grant = None
             if left is not None:
                 # Without the step's name: that step has its end, and nothing may follow it there.
@@ -206,15 +192,14 @@ class Custodian:
             done = self._facts.preserved()
             if done is not None:
                 return ObjectId(done.tree), ObjectId(done.commit)
-            repository = self._attached().repository
-            activation, base = self._case.activation, self._base()
+            worktree, activation = self._attached(), self._case.activation
+            base = worktree.base
             start, last = self._store.load(self.baseline().commit), self._store.load(self.current().commit)
             changes = changed_paths(base, start, last, include_dirty=activation.workspace.include_dirty)
             self._before_effect("write result")
-            converter = self._converter(repository, self._store.frozen())
-            tree, commit = commit_result(converter, activation, base, changes, last)
+            tree, commit = commit_result(worktree.converter, activation, base, changes, last)
             self._before_effect("keep result")
-            ref = keep_result(self._git, repository, self._delivery, commit)
+            ref = keep_result(self._git, worktree.repository, self._delivery, commit)
             self._before_effect("record result")
             self._writer.append(Draft(event=ResultPreserved(tree=tree, commit=commit, ref=ref)))
             return ObjectId(tree), ObjectId(commit)
@@ -269,16 +254,20 @@ class Custodian:
 
     def _look_for_foreign_edits(self, step: StepRef) -> ports.ForeignEdit | None:
         """Sets what is known of the worktree, or keeps what somebody made of it and says so."""
-        snapshots = self._attached()
+        worktree = self._attached()
         reference = self._store.load(self.current().commit)
-        state = snapshots.look(reference)
-        changes = unequal(reference.state, state)
+        seen = worktree.look(reference)
+        changes = unequal(reference.state, seen.state)
         if not changes:
-            self._known = replace(reference, state=state)
+            self._known = seen
             return None
-        found = snapshots.take(reference, f"foreign edits found before {step.key}")
+        found = worktree.take(reference, f"foreign edits found before {step.key}")
         self._writer.stage(Draft(event=_taken(found, changes, "foreign")))
         return ports.ForeignEdit(paths=named(changes), savepoint=_savepoint(found, changes))
+
+    def _kept(self, commit: str) -> Kept:
+        """The savepoint ``commit``, from memory where it is the one the worktree is at."""
+        return self._known if self._known is not None and self._known.commit == commit else self._store.load(commit)
 
     def _end(self, grant: WorkspaceGrant, *, keep: bool) -> ports.Verdict:
         with self._working("settle an attempt"):
@@ -289,7 +278,7 @@ class Custodian:
             environment = environment_changes(opening.state, present.state)
             if keep and not bad and not environment:
                 return self._accept(grant, present, changes)
-            self._known = self._restore(opening, present)
+            self._known = self._attached().restore(opening, present)
             savepoint = _savepoint(opening, ())
             self._record_end(grant, opening, savepoint, ())
             if environment:
@@ -333,52 +322,6 @@ class Custodian:
             )
         return self._known
 
-    # --- restoring ---------------------------------------------------------------------------------------------------
-
-    def _return_to(self, commit: str) -> Kept:
-        """Keeps the present, then puts the worktree back to the savepoint ``commit``."""
-        target = self._known if self._known is not None and self._known.commit == commit else self._store.load(commit)
-        present = self._attached().take(target, f"found before going back to {commit}")
-        return self._restore(target, present)
-
-    def _restore(self, target: Kept, present: Kept, temp: str = "") -> Kept:
-        """``target`` with the worktree's state as the proving scan found it. ``present`` is in the store."""
-        snapshots = self._attached()
-        leaving = [path for path in present.state.files if path not in target.state.files]
-        ignored = snapshots.rules.ignored(leaving)
-        snapshots.rules.rest()
-        plan = plan_between(present.state, target.state, ignored)
-        restorer = self._restorer(snapshots)
-        if plan.empty and not temp:
-            return replace(target, state=present.state)
-        restorer.check(plan)
-        temp = temp or write_journal(self._store, target)
-        restorer.carry_out(plan, target.state, temp)
-        found = snapshots.look(target)
-        left = unequal(target.state, found)
-        if left:
-            raise not_equal(left, target)
-        self._before_effect("close journal")
-        close_journal(self._store)
-        return replace(target, state=found)
-
-    def _finish_restore(self, commit: str, temp: str) -> None:
-        target = self._store.load(commit)
-        snapshots = self._attached()
-        restorer = self._restorer(snapshots)
-        restorer.sweep((target.state.dirs,), temp)
-        present = snapshots.take(target, f"found before going on with going back to {commit}")
-        self._restore(target, present, temp)
-
-    def _restorer(self, snapshots: Snapshots) -> Restorer:
-        return Restorer(
-            git=self._git,
-            repository=snapshots.repository,
-            store=self._store,
-            root=snapshots.root,
-            before_effect=self._before_effect,
-        )
-
     # --- publishing --------------------------------------------------------------------------------------------------
 
     def _publish(self, requested: bool) -> Publication:
@@ -404,61 +347,19 @@ class Custodian:
             step, now = publisher.move()
         return wanted.known(step, now)
 
-    # --- the bench ---------------------------------------------------------------------------------------------------
+    # --- what it works with ------------------------------------------------------------------------------------------
 
-    def _attached(self) -> Snapshots:
-        """Everything an operation works with. The first call of a process heals what a killed one left and finishes a
-        restore that it had begun."""
-        if self._snapshots is None:
-            frozen = self._store.frozen()
-            repository = Repository(
-                worktree=Path(self._case.activation.workspace.worktree),
-                git_dir=Path(frozen.git_dir),
-                common_dir=Path(frozen.common_dir),
-                object_format=frozen.object_format,
+    def _attached(self) -> Worktree:
+        """The worktree, opened and healed by the first operation of a process."""
+        if self._open is None:
+            self._open = open_again(
+                self._git,
+                self._store,
+                self._case.activation,
+                budget=self._budget,
+                before_effect=self._before_effect,
             )
-            self._snapshots = self._make_snapshots(repository, self._open(repository), frozen)
-            self._store.heal()
-            free_index_lock(repository)
-            journal = read_journal(self._store)
-            if journal is not None:
-                try:
-                    self._finish_restore(*journal)
-                except BaseException:
-                    self.close()
-                    raise
-        return self._snapshots
-
-    def _open(self, repository: Repository) -> Root:
-        try:
-            if not repository.git_dir.is_dir():
-                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(repository.git_dir))
-            return Root(repository.worktree)
-        except OSError as error:
-            raise EnvironmentFault(
-                Code.WORKTREE_MISSING,
-                f"the worktree {repository.worktree} cannot be opened: {error.strerror} ({error.filename})",
-                remedy="put the worktree and its repository back where they were admitted",
-            ) from None
-
-    def _make_snapshots(self, repository: Repository, root: Root, frozen: Frozen) -> Snapshots:
-        date = dt.datetime.fromisoformat(self._case.activation.admitted_at.replace("Z", "+00:00"))
-        return Snapshots(
-            self._git, repository, self._store, root, ignore=frozen.ignore_digest, budget=self._budget, date=date
-        )
-
-    def _base(self) -> Base:
-        tree = self._case.activation.workspace.base_tree
-        return Base(tree=tree, files=self._store.tree_files(tree))
-
-    def _converter(self, repository: Repository, frozen: Frozen) -> Converter:
-        return Converter(
-            git=self._git,
-            repository=repository,
-            store=self._store,
-            conversions=frozen.conversions,
-            modes_count=frozen.modes_count,
-        )
+        return self._open
 
     @contextmanager
     def _working(self, what: str) -> Iterator[None]:

@@ -10,7 +10,7 @@ import errno
 import os
 import secrets
 import stat
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -198,9 +198,9 @@ class Restorer:
         self.before_effect("restore index")
         put_back_index(self.git, self.repository, self.store, plan.index, target.index)
 
-    def sweep(self, states: Iterable[Mapping[bytes, int]], temp: str) -> None:
+    def sweep(self, directories: Iterable[bytes], temp: str) -> None:
         """Removes the one temporary file that a killed restore may have left, in any directory it may have been."""
-        for path in {b"", *(d for dirs in states for d in dirs)}:
+        for path in {b"", *directories}:
             try:
                 with self.root.directory(path) as fd:
                     os.unlink(temp, dir_fd=fd)

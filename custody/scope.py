@@ -10,7 +10,6 @@ from runner.contract.scope import Scope
 
 CHANGED_MAX: Final = 200
 """Paths that a record or a message lists."""
-UNRESTORABLE: Final = frozenset({"uncaptured"})
 
 
 @dataclass(frozen=True, slots=True)

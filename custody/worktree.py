@@ -1,0 +1,204 @@
+"""One Delivery's worktree and its store, opened: healed after a kill, looked at, kept, put back."""
+
+import datetime as dt
+import errno
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from custody import baseline
+from custody.git import Git
+from custody.paths import Root
+from custody.repository import Repository
+from custody.restore import (
+    Restorer,
+    close_journal,
+    not_equal,
+    plan_between,
+    read_journal,
+    unequal,
+    write_journal,
+)
+from custody.result import Converter, unclean
+from custody.scan import Budget
+from custody.snapshot import Snapshots
+from custody.staging import free_index_lock
+from custody.state import Kept
+from custody.store import Base, Frozen, Store
+from runner.contract.activation import Activation
+from runner.contract.errors import Code, EnvironmentFault
+
+
+class Worktree:
+    """What an operation works with. ``close`` frees the worktree's handle."""
+
+    def __init__(
+        self,
+        git: Git,
+        store: Store,
+        activation: Activation,
+        *,
+        budget: Budget,
+        before_effect: Callable[[str], None],
+        repository: Repository,
+        root: Root,
+        frozen: Frozen,
+    ) -> None:
+        """Use ``open_again`` or ``open_first``."""
+        self._git = git
+        self._activation = activation
+        self._before_effect = before_effect
+        self.store = store
+        self.repository = repository
+        self.root = root
+        self.converter = Converter(
+            git=git,
+            repository=repository,
+            store=store,
+            conversions=frozen.conversions,
+            modes_count=frozen.modes_count,
+        )
+        date = dt.datetime.fromisoformat(activation.admitted_at.replace("Z", "+00:00"))
+        self._snapshots = Snapshots(git, repository, store, root, ignore=frozen.ignore_digest, budget=budget, date=date)
+
+    def close(self) -> None:
+        self.root.close()
+
+    @property
+    def base(self) -> Base:
+        """The admitted tree."""
+        tree = self._activation.workspace.base_tree
+        return Base(tree=tree, files=self.store.tree_files(tree))
+
+    def take_baseline(self) -> Kept:
+        """The first savepoint; ``CORRELATION_MISMATCH`` naming edits of tracked files that were not admitted."""
+        base = self.base
+        kept = self._snapshots.take(None, "baseline", base=base)
+        if not self._activation.workspace.include_dirty:
+            edits = unclean(self.converter, base, kept)
+            if edits:
+                raise baseline.dirty(self._activation, edits)
+        return kept
+
+    def look(self, reference: Kept) -> Kept:
+        """``reference`` with the worktree's state as it is now; nothing is kept."""
+        return replace(reference, state=self._snapshots.look(reference))
+
+    def take(self, reference: Kept, message: str) -> Kept:
+        """The worktree as it is, kept; ``reference`` itself when nothing differs."""
+        return self._snapshots.take(reference, message)
+
+    def return_to(self, target: Kept, why: str) -> Kept:
+        """Keeps the present, then puts the worktree back to ``target``."""
+        return self.restore(target, self.take(target, f"found before going back to {target.commit}: {why}"))
+
+    def restore(self, target: Kept, present: Kept, temp: str = "") -> Kept:
+        """``target`` with the worktree's state as the proving scan found it. ``present`` is in the store; ``temp`` is given
+        when a journaled restore goes on."""
+        rules = self._snapshots.rules
+        ignored = rules.ignored([path for path in present.state.files if path not in target.state.files])
+        rules.rest()
+        plan = plan_between(present.state, target.state, ignored)
+        if plan.empty and not temp:
+            return replace(target, state=present.state)
+        restorer = self._restorer()
+        restorer.check(plan)
+        temp = temp or write_journal(self.store, target)
+        restorer.carry_out(plan, target.state, temp)
+        found = self.look(target)
+        left = unequal(target.state, found.state)
+        if left:
+            raise not_equal(left, target)
+        self._before_effect("close journal")
+        close_journal(self.store)
+        return found
+
+    def finish_restore(self) -> None:
+        """Goes on with a restore that a kill cut short, if there is one."""
+        journal = read_journal(self.store)
+        if journal is None:
+            return
+        commit, temp = journal
+        target = self.store.load(commit)
+        self._restorer().sweep(target.state.dirs, temp)
+        present = self.take(target, f"found before going on with going back to {commit}")
+        self.restore(target, present, temp)
+
+    def _restorer(self) -> Restorer:
+        return Restorer(
+            git=self._git,
+            repository=self.repository,
+            store=self.store,
+            root=self.root,
+            before_effect=self._before_effect,
+        )
+
+
+def open_first(
+    git: Git, store: Store, activation: Activation, *, budget: Budget, before_effect: Callable[[str], None]
+) -> Worktree:
+    """For the baseline: checks what was admitted, makes the store and freezes what holds from here on."""
+    repository = baseline.admitted_repository(git, activation)
+    root = Root(repository.worktree)
+    try:
+        frozen = baseline.freeze(git, repository, store, root)
+        store.copy_objects(repository, activation.workspace.base_tree)
+    except BaseException:
+        root.close()
+        raise
+    return Worktree(
+        git,
+        store,
+        activation,
+        budget=budget,
+        before_effect=before_effect,
+        repository=repository,
+        root=root,
+        frozen=frozen,
+    )
+
+
+def open_again(
+    git: Git, store: Store, activation: Activation, *, budget: Budget, before_effect: Callable[[str], None]
+) -> Worktree:
+    """For everything after it: heals what a killed process left and finishes a restore that it had begun. Where the
+    repository is comes from the store, so that nothing an agent wrote into the worktree can lead elsewhere."""
+    frozen = store.frozen()
+    repository = Repository(
+        worktree=Path(activation.workspace.worktree),
+        git_dir=Path(frozen.git_dir),
+        common_dir=Path(frozen.common_dir),
+        object_format=frozen.object_format,
+    )
+    worktree = Worktree(
+        git,
+        store,
+        activation,
+        budget=budget,
+        before_effect=before_effect,
+        repository=repository,
+        root=_root(repository),
+        frozen=frozen,
+    )
+    try:
+        store.heal()
+        free_index_lock(repository)
+        worktree.finish_restore()
+    except BaseException:
+        worktree.close()
+        raise
+    return worktree
+
+
+def _root(repository: Repository) -> Root:
+    try:
+        if not repository.git_dir.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(repository.git_dir))
+        return Root(repository.worktree)
+    except OSError as error:
+        raise EnvironmentFault(
+            Code.WORKTREE_MISSING,
+            f"the worktree {repository.worktree} cannot be opened: {error.strerror} ({error.filename})",
+            remedy="put the worktree and its repository back where they were admitted",
+        ) from None
