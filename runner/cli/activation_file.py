@@ -37,13 +37,30 @@ def where_of(document: bytes, file: Path, named_config: Path | None) -> render.W
             f"{file} is not an activation: {error}",
             remedy="name the file that 'runner admit' wrote",
         ) from None
+    worktree = _text(value, "workspace", "worktree")
     return render.Where(
         delivery=delivery_id(_text(value, "delivery")),
-        worktree=_text(value, "workspace", "worktree"),
+        worktree=worktree,
         base_commit=_text(value, "workspace", "base_commit"),
         activation_file=file,
         config=named_config,
+        repository=repository_of(Path(worktree)),
+        worktree_kept=Path(worktree).is_dir(),
     )
+
+
+def repository_of(worktree: Path) -> str | None:
+    """The checkout that a linked worktree belongs to, or the worktree itself when it is no linked one; None when it is gone
+    or does not say. For people only: what stands in the worktree is not trusted."""
+    link = worktree / ".git"
+    if link.is_dir():
+        return str(worktree)
+    try:
+        text = link.read_text("utf-8").strip()
+    except (OSError, UnicodeDecodeError):
+        return None
+    git_dir = Path(text.removeprefix("gitdir:").strip())
+    return str(git_dir.parents[2]) if git_dir.is_absolute() and git_dir.parent.name == "worktrees" else None
 
 
 def _text(value: FrozenJson, *path: str) -> str:

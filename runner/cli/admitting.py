@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from runner.cli import config_lookup
 from runner.cli.activation_file import read_activation, write_activation
 from runner.cli.inputs import parse_inputs
+from runner.cli.render import Where
 from runner.cli.terminal import Line
 from runner.contract.canonical import FrozenJson, canonical, thaw
 from runner.contract.errors import CallerError, Code, EnvironmentFault
@@ -180,6 +181,22 @@ def _admitted(
         remove_worktree(checkout)
         raise
     return Admitted(delivery=activation.delivery, identity=activation.binding_identity, file=file, checkout=checkout)
+
+
+def remove_made_worktree(state_root: Path, where: Where) -> bool:
+    """Removes the Delivery's worktree if it is one that was made for it under the state root. Whether it did."""
+    from runner.admission import Checkout, discover, remove_worktree
+    from runner.contract.ids import ObjectId
+
+    made = _worktree(state_root, where.delivery)
+    if where.repository is None or not made.is_dir() or made.resolve() != Path(where.worktree):
+        return False
+    commit = ObjectId(where.base_commit)  # removal looks at the path and the repository only
+    repository = discover(Path(where.repository))
+    remove_worktree(
+        Checkout(repository=repository, path=made.resolve(), base_commit=commit, base_tree=commit, fresh=True)
+    )
+    return True
 
 
 def _checkout(wish: Wish, repository: "Repository", state_root: Path, delivery: DeliveryId) -> "Checkout":

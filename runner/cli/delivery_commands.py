@@ -14,6 +14,7 @@ from runner.cli.options import (
     InPlaceOption,
     InputOption,
     JsonOption,
+    KeepOption,
     PackageArgument,
     RecordOption,
     RepoOption,
@@ -34,6 +35,8 @@ def register(app: typer.Typer) -> None:
 def execute(
     ctx: typer.Context,
     activation: Annotated[Path, typer.Argument(metavar="ACTIVATION", help="What 'runner admit' or 'run' wrote.")],
+    *,
+    keep: KeepOption = False,
     record: RecordOption = None,
     config: ConfigOption = None,
     as_json: JsonOption = False,
@@ -43,7 +46,9 @@ def execute(
 
     lookup = find_config(ctx, config)
     raise typer.Exit(
-        execute_file(activation, lookup, record=record, named_config=explicit_config(ctx, config), as_json=as_json)
+        execute_file(
+            activation, lookup, keep=keep, record=record, named_config=explicit_config(ctx, config), as_json=as_json
+        )
     )
 
 
@@ -59,7 +64,7 @@ def run(
     base: BaseOption = "HEAD",
     in_place: InPlaceOption = False,
     include_dirty: DirtyOption = False,
-    keep: Annotated[bool, typer.Option("--keep", help="Keep the worktree after a completed Delivery.")] = False,
+    keep: KeepOption = False,
     record: RecordOption = None,
     config: ConfigOption = None,
     as_json: JsonOption = False,

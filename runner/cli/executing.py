@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from runner.admission.history import diffstat
 from runner.cli import config_lookup, render
 from runner.cli.activation_file import read_activation, where_of
-from runner.cli.admitting import Wish, admit_wish
+from runner.cli.admitting import Wish, admit_wish, remove_made_worktree
 from runner.cli.driving import Driven, drive
 from runner.cli.exit_codes import of_result
 from runner.cli.terminal import say, write_json, write_lines
@@ -21,12 +21,21 @@ if TYPE_CHECKING:
 
 
 def execute_file(
-    file: Path, lookup: config_lookup.Lookup, *, record: Path | None, named_config: Path | None, as_json: bool
+    file: Path,
+    lookup: config_lookup.Lookup,
+    *,
+    keep: bool,
+    record: Path | None,
+    named_config: Path | None,
+    as_json: bool,
 ) -> int:
-    """``runner execute``: the exit code."""
+    """``runner execute``: the exit code. A worktree that ``admit`` or ``run`` made goes after a completed settlement."""
     document = read_activation(file)
     where = where_of(document, file, named_config)
-    driven = drive(_factory(lookup, record), document, DeliveryId(where.delivery))
+    config = config_lookup.load(lookup)
+    driven = drive(_factory(config, record), document, DeliveryId(where.delivery))
+    if not keep and _completed(driven) and where.repository and remove_made_worktree(Path(config.state_root), where):
+        where = replace(where, worktree_kept=False)
     return _show(driven, where, as_json=as_json)
 
 
@@ -43,7 +52,7 @@ def run_wish(
     a fresh worktree is removed after a completed settlement and after a refusal that began nothing."""
     from runner.admission import remove_worktree
 
-    factory = _factory(lookup, record)
+    factory = _factory(config_lookup.load(lookup), record)
     admitted = admit_wish(wish, lookup, None)
     say(f"Delivery {admitted.delivery}: {wish.package} in {admitted.checkout.path}", "bold")
     document = read_activation(admitted.file)
@@ -61,10 +70,10 @@ def run_wish(
     return _show(driven, where, as_json=as_json)
 
 
-def _factory(lookup: config_lookup.Lookup, record: Path | None) -> "RunnerFactory":
+def _factory(config: "RunnerFactoryConfig", record: Path | None) -> "RunnerFactory":
     from runner.factory import RunnerFactory
 
-    return RunnerFactory(_recording(config_lookup.load(lookup), record))
+    return RunnerFactory(_recording(config, record))
 
 
 def _recording(config: "RunnerFactoryConfig", record: Path | None) -> "RunnerFactoryConfig":
@@ -81,8 +90,8 @@ def _completed(driven: Driven) -> bool:
 
 def _show(driven: Driven, where: render.Where, *, as_json: bool) -> int:
     stat = ""
-    if isinstance(driven.result, Settled):
-        stat = diffstat(Path(where.home), where.base_commit, driven.result.settlement.result_commit)
+    if isinstance(driven.result, Settled) and where.repository:
+        stat = diffstat(Path(where.repository), where.base_commit, driven.result.settlement.result_commit)
     if as_json:
         write_json(render.result_document(driven, where, stat))
     else:

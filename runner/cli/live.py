@@ -83,6 +83,8 @@ class LiveView:
             return
         from rich.text import Text
 
+        # Printing shows the moving part again as it was last drawn: draw it anew, without the step that just ended.
+        self._live.refresh()
         self._live.console.print(Text(visible(text), style=style))
 
     def _running(self) -> "RenderableType":

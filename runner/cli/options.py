@@ -31,6 +31,7 @@ InPlaceOption = Annotated[bool, typer.Option("--in-place", help="Use the checkou
 DirtyOption = Annotated[
     bool, typer.Option("--include-dirty", help="With --in-place: uncommitted edits belong to baseline and result.")
 ]
+KeepOption = Annotated[bool, typer.Option("--keep", help="Keep a fresh worktree after a completed Delivery.")]
 RecordOption = Annotated[
     Path | None, typer.Option("--record", metavar="DIR", help="Record every session there, for replay.")
 ]

@@ -47,12 +47,8 @@ class Where:
     config: Path | None = None
     """Set when it was named with --config: the printed commands then name it too."""
     repository: str | None = None
-    """Where to look at the published branch; None: the worktree."""
+    """Where to look at the published branch; None when that is not known any more."""
     worktree_kept: bool = True
-
-    @property
-    def home(self) -> str:
-        return self.repository or self.worktree
 
 
 def runner_command(where: Where, *words: str) -> str:
@@ -63,7 +59,8 @@ def runner_command(where: Where, *words: str) -> str:
 
 def git_command(where: Where, *words: str) -> str:
     """A ``git`` command line, ready to paste."""
-    return shlex.join(("git", "-C", where.home, *words))
+    place = ("-C", where.repository) if where.repository else ()
+    return shlex.join(("git", *place, *words))
 
 
 # --- the end of an execute -------------------------------------------------------------------------------------------
@@ -247,7 +244,8 @@ def state_lines(state: DeliveryState) -> list[Line]:
 
 
 def _state_line(step: StepState) -> Line:
-    state = step.state if step.outcome in (None, "success") else f"{step.state}: {step.outcome}"
+    says_nothing = (None, "success", "failure", step.state)
+    state = step.state if step.outcome in says_nothing else f"{step.state}: {step.outcome}"
     calls = (
         f"{step.model_calls} model calls, {step.tool_calls} tool calls" if step.model_calls or step.tool_calls else ""
     )

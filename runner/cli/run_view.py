@@ -70,7 +70,7 @@ class StepLine:
     def line(self, now_s: float) -> str:
         """The step as one line of text."""
         elapsed = "" if self.began_s is None else f"{(self.ended_s or now_s) - self.began_s:.1f}s"
-        state = self.state if self.outcome in ("", "success") else f"{self.state}: {self.outcome}"
+        state = self.state if self.outcome in ("", "success", "failure") else f"{self.state}: {self.outcome}"
         parts = [f"{MARKS[self.state]} {self.step!s:<22} {state:<20} {elapsed:>7}"]
         if self.attempt > 1:
             parts.append(f"attempt {self.attempt}")

@@ -2,12 +2,14 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from runner.cli import app
 
 
 @dataclass(frozen=True)
@@ -25,46 +27,80 @@ class Answer:
 
 
 class CommandLine:
-    """``runner`` as a real process with a HOME of its own."""
+    """``runner`` with a HOME and a directory of its own: called in this process, or started as one."""
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, printed: pytest.CaptureFixture[str]) -> None:
         self.home = home
         self.here = home / "here"
         self.here.mkdir(parents=True)
-        self.environment = {
-            "PATH": os.environ["PATH"],
-            "HOME": str(home),
-            "LANG": "C.UTF-8",
-            "PYTHONDONTWRITEBYTECODE": "1",
-        }
+        self.environment = {"PATH": os.environ["PATH"], "HOME": str(home), "LANG": "C.UTF-8"}
+        self.interpreter = sys.executable
+        self.started: list[subprocess.Popen[str]] = []
+        self._printed = printed
 
-    def __call__(self, *words: str, env: Mapping[str, str] | None = None, cwd: Path | None = None) -> Answer:
-        return self.python("-m", "runner.cli", *words, env=env, cwd=cwd)
+    @property
+    def state(self) -> Path:
+        """The default state root."""
+        return self.home / ".local" / "state" / "runner"
 
-    def python(self, *words: str, env: Mapping[str, str] | None = None, cwd: Path | None = None) -> Answer:
-        """An interpreter for which every warning is an error."""
-        return self._answer([sys.executable, "-W", "error", *words], env, cwd)
+    def __call__(self, *words: str) -> Answer:
+        self._printed.readouterr()
+        code = app.run(words)
+        printed = self._printed.readouterr()
+        return _checked(Answer(code=code, out=printed.out, err=printed.err))
 
-    def shell(self, script: str, *words: str) -> Answer:
-        """A shell script with ``$0`` and more."""
-        return self._answer(["/bin/sh", "-c", script, *words], None, None)
+    def python(self, *words: str) -> Answer:
+        """A process of its own, for which every warning is an error."""
+        return self._process([self.interpreter, "-W", "error", *words])
 
-    def _answer(self, argv: list[str], env: Mapping[str, str] | None, cwd: Path | None) -> Answer:
+    def shell(self, script: str) -> Answer:
+        """A pasted command line, with ``runner`` on the path."""
+        return self._process(["/bin/sh", "-c", f'runner() {{ "{self.interpreter}" -m runner.cli "$@"; }}; {script}'])
+
+    def start(self, *words: str) -> "subprocess.Popen[str]":
+        """``runner`` in the background."""
+        process = subprocess.Popen(
+            [self.interpreter, "-m", "runner.cli", *words],
+            cwd=self.here,
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self.started.append(process)
+        return process
+
+    def _process(self, argv: list[str]) -> Answer:
         done = subprocess.run(
             argv,
-            cwd=cwd or self.here,
-            env={**self.environment, **(env or {})},
+            cwd=self.here,
+            env=self.environment,
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=120,
             check=False,
         )
-        answer = Answer(code=done.returncode, out=done.stdout, err=done.stderr)
-        assert "Traceback" not in answer.out + answer.err, answer
-        return answer
+        return _checked(Answer(code=done.returncode, out=done.stdout, err=done.stderr))
+
+
+def _checked(answer: Answer) -> Answer:
+    assert "Traceback" not in answer.out + answer.err, answer
+    assert "\x1b" not in answer.out + answer.err, answer
+    return answer
 
 
 @pytest.fixture
-def runner(tmp_path: Path) -> CommandLine:
-    return CommandLine(tmp_path / "home")
+def runner(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Iterator[CommandLine]:
+    line = CommandLine(tmp_path / "home", capsys)
+    monkeypatch.chdir(line.here)
+    monkeypatch.setenv("HOME", str(line.home))
+    for name in [n for n in os.environ if n.startswith(("XDG_", "RUNNER_"))]:
+        monkeypatch.delenv(name)
+    yield line
+    for process in line.started:
+        process.kill()
+        process.communicate()

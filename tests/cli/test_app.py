@@ -1,9 +1,5 @@
 """The door: light to open, one clear message for every mistake, never a traceback."""
 
-import io
-import sys
-from pathlib import Path
-
 import pytest
 
 from runner.cli import app, failures
@@ -88,14 +84,14 @@ def test_windows_is_refused_by_name(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_reader_that_leaves(runner: CommandLine) -> None:
-    """``runner ... | head`` ends quietly."""
-    answer = runner.shell('runner() { "$0" -m runner.cli "$@"; }; runner --help | head -1', sys.executable)
-    assert answer.out.startswith("Usage") and "Broken pipe" not in answer.err
+    """``runner ... | head`` ends quietly, also when the reader is gone before the first line."""
+    assert runner.shell("runner --help | true").err == ""
+    assert runner.shell("runner inspect | true").err == ""
 
 
 def test_no_colours_on_a_pipe(runner: CommandLine) -> None:
-    """Plain text when nobody looks."""
-    assert "\x1b" not in runner("inspect", "nobody", env={"FORCE_COLOR": "1"}).err
+    """Plain text when nobody looks, whatever the environment says about colours."""
+    assert "\x1b" not in runner.shell("FORCE_COLOR=1 CLICOLOR_FORCE=1 runner inspect nobody").err
 
 
 def test_empty_list(runner: CommandLine) -> None:
@@ -122,10 +118,3 @@ def test_init_is_all_or_nothing(runner: CommandLine) -> None:
     (runner.here / "workflows" / "fix-tests" / "coder.md").write_text("mine")
     assert runner("init").code == 2
     assert not (runner.here / "runner.toml").exists()
-
-
-def test_console_is_not_needed(capsys: pytest.CaptureFixture[str]) -> None:
-    """``run`` is callable in a process that has no terminal and answers with the code."""
-    assert isinstance(sys.stdout, io.TextIOBase)
-    assert app.run(["check", str(Path("/no/such"))]) == 2
-    assert "package-invalid" in capsys.readouterr().err
