@@ -11,7 +11,7 @@ def mermaid(plan: Plan) -> str:
     return drawn
 
 
-def ascii(plan: Plan) -> str:  # noqa: A001 - named like the form it draws
+def ascii(plan: Plan) -> str:
     """One block per step in declaration order: its kind, what it comes after, and where its outcomes lead."""
     return "\n".join(line for site in plan.sites for line in _block(site)) + "\n"
 

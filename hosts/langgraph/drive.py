@@ -27,7 +27,7 @@ from runner.contract import limits
 from runner.contract.activation import DecisionAction
 from runner.contract.errors import Code, IntegrityError
 from runner.contract.events import StepSkipped
-from runner.contract.ids import SiteId
+from runner.contract.ids import SiteId, StepRef
 from runner.contract.plan import Plan, Site
 from runner.contract.ports import Boundary, HostIntervention, HostStopped, HostSuspended
 
@@ -66,6 +66,8 @@ class Drive:
         self._slots: Final = asyncio.Semaphore(steps_max)
         self._gate_shut = False
         self._parked: Final[dict[SiteId, HostSuspended]] = {}
+        self._steps: Final[dict[SiteId, StepRef]] = {}
+        """The step that each task was started for."""
         self._segment = -1
 
     def wake(self) -> None:
@@ -161,9 +163,7 @@ class Drive:
             if site not in self._pump.running and not self._winding.on:
                 self._judge(self._topology.sites[site])
             if site in self._pump.running and not self._winding.on:
-                again = not await self._pump.wait(site, superstep)
-                if not again and site in self._pump.running:
-                    self._take(site)
+                again = not await self._pump.wait(site, superstep) or self._take(site)
         except Exception as error:
             self._winding.fail(error)
             self._pump.news()
@@ -191,27 +191,32 @@ class Drive:
                 self._start(site)
 
     def _start(self, site: Site) -> None:
-        self._pump.start(site.id, lambda: self._step(site))
+        step = self._steps[site.id] = self._position.now.step(site.id)
+        self._pump.start(site.id, lambda: self._step(site, step))
 
-    def _take(self, site: SiteId) -> None:
+    def _take(self, site: SiteId) -> bool:
+        """Takes the finished task of ``site``; True when a loop went over it while it waited for its turn, so that the
+        site must be judged again: whoever woke it for the new visit found it busy."""
         raised = self._pump.take(site)
         if raised is not None:
             self._winding.fail(raised)
             self._pump.news()
+        now = self._position.now
+        return self._steps.pop(site) != now.step(site) and not now.settled(site)
 
-    async def _step(self, site: Site) -> None:
+    async def _step(self, site: Site, step: StepRef) -> None:
         """The task of one step: its turn at the worktree, a slot, then its handler."""
         if not site.uses_workspace:
-            await self._in_slot(site)
+            await self._in_slot(site, step)
             return
         async with self._gate:
-            await self._in_slot(site)
+            await self._in_slot(site, step)
 
-    async def _in_slot(self, site: Site) -> None:
+    async def _in_slot(self, site: Site, step: StepRef) -> None:
         async with self._slots:
             if self._winding.on or (site.uses_workspace and self._gate_shut):
                 return
-            opened = self._journal.admit(site.id)
+            opened = self._journal.admit(step)
             if opened is None:
                 return
             report = await self._handlers.perform(opened, site)

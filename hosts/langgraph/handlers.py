@@ -95,7 +95,7 @@ class Handlers:
             if self._resolver.condition(self._now(), site):
                 return False
         except Unresolved as error:
-            opened = self._journal.admit(site.id)
+            opened = self._journal.admit(self._now().step(site.id))
             if opened is not None:
                 self._unresolved(opened, error)
             return True
@@ -104,7 +104,7 @@ class Handlers:
 
     def decide(self, site: Site, action: DecisionAction) -> None:
         """Picks the case and records it; its output is the case."""
-        opened = self._journal.admit(site.id)
+        opened = self._journal.admit(self._now().step(site.id))
         if opened is None:
             return
         try:

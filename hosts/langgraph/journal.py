@@ -12,12 +12,13 @@ from typing import Final
 
 from hosts.langgraph.readiness import (
     Delta,
+    Readiness,
     Topology,
     advance,
     end_of,
     exhausted,
     final,
-    held,
+    judge,
     to_supersede,
 )
 from hosts.langgraph.state import Position
@@ -71,7 +72,8 @@ class Journal:
 
     def catch_up(self) -> None:
         """Folds what the ledger has beyond the checkpoint, and finds the steps that were left open. Costs what is beyond
-        and what is open."""
+        and what is open. What an earlier drive of this process staged and never recorded is recorded first."""
+        self._writer.append()
         for record in self._reader.read(after=self._position.now.sq, kinds=STEP_ENDS):
             self._fold(record)
         for step in self._reader.open_steps():
@@ -96,21 +98,22 @@ class Journal:
 
     # --- starts ------------------------------------------------------------------------------------------------------
 
-    def admit(self, site: SiteId) -> Open | None:
-        """Takes ``site`` as in flight; None when it may not start any more. An open attempt goes on even while a loop
-        closes over it, as it would have without the crash."""
+    def admit(self, step: StepRef) -> Open | None:
+        """Takes ``step`` as in flight; None when it may not start any more, since it waited for its turn meanwhile and a
+        loop may have gone over it. An open attempt goes on even then, as it would have without the crash."""
+        site = step.site
         if site in self.open:
             return self.open[site]
         now = self._position.now
-        if now.settled(site) or held(self._topology, now, site):
+        if now.step(site) != step or judge(self._topology, now, site) is not Readiness.READY:
             return None
-        if self._reader.last(STEP_ENDS, now.step(site)) is not None:
+        if self._reader.last(STEP_ENDS, step) is not None:
             raise IntegrityError(
                 Code.WORKFLOW_STUCK,
-                f"step {now.step(site)} has an end in the ledger that the graph does not know",
+                f"step {step} has an end in the ledger that the graph does not know",
                 remedy="this is a defect of the Runner: report it with this message",
             )
-        opened = Open(step=now.step(site), recorded=False, opened_at=None, resumed=False)
+        opened = Open(step=step, recorded=False, opened_at=None, resumed=False)
         self.open[site] = opened
         return opened
 
