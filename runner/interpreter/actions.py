@@ -97,6 +97,12 @@ def _executor(role: str, place: str, roles: frozenset[str]) -> Iterator[Finding]
 def _agent(action: AgentAction, place: str, roles: frozenset[str]) -> Iterator[Finding]:
     yield from _executor(action.executor, place, roles)
     yield from _result(action, place)
+    if action.session != "episode":
+        yield Finding(
+            place=f"{place}.session",
+            problem=f"the session policy {action.session!r} is not built yet",
+            fix="leave it out: every step has a session of its own",
+        )
     for index, tool in enumerate(action.tools):
         if tool not in TOOLS:
             problem, fix = f"the tool {tool!r} is not known", f"tools are: {', '.join(TOOLS)}"

@@ -61,6 +61,7 @@ def with_result(schema: object, outcome: str | None = "verdict") -> Activation:
             "reserved",
         ),
         (activation(agent("a", action={"tools": ("read", "rm")})), "workflow.steps.0.action.tools.1", "not known"),
+        (activation(agent("a", action={"session": "delivery"})), "workflow.steps.0.action.session", "not built yet"),
         (
             activation(agent("a", action={"scope": READ_ONLY}, expect_changes=True)),
             "workflow.steps.0.expect_changes",
