@@ -30,8 +30,14 @@ class Attempt:
     """A begun attempt."""
 
     grant: WorkspaceGrant
-    opening: Savepoint
-    """What the worktree was when it began; its ``changed`` means nothing here."""
+    newest: Savepoint
+    """The newest savepoint when it began; not the one it began at if a crash came between a savepoint and its step."""
+
+    def changed(self, now: Savepoint) -> bool:
+        """Whether the work files at ``now`` differ from those it began with."""
+        if self.newest.commit == self.grant.savepoint:
+            return now.tree != self.newest.tree
+        return bool(now.changed)
 
 
 class Attempts:
@@ -64,13 +70,13 @@ class Attempts:
             grant = self._workspaces.begin(opened.step, ATTEMPT, scope, opened_at=opened_at, expires_in_s=expires_in_s)
             return grant, self._workspaces.current()
 
-        grant, opening = await through(asyncio.to_thread(begin))
+        grant, newest = await through(asyncio.to_thread(begin))
         if isinstance(grant, ForeignEdit):
             self._journal.withdraw(opened)
             detail = f"the worktree was edited outside the Delivery: {shown(grant.paths)}"
             return HostIntervention(reason="foreign-edit", detail=detail, step=opened.step)
         self._journal.start(opened, grant.savepoint, resolved)
-        return Attempt(grant=grant, opening=opening)
+        return Attempt(grant=grant, newest=newest)
 
     async def call(self, opened: Open, attempt: Attempt, perform: Callable[[], Awaitable[T]]) -> T:
         """What ``perform`` answers. Cancelled, the worktree goes back first (but see ``keep``)."""

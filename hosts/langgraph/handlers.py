@@ -25,7 +25,6 @@ from hosts.langgraph.results import (
     result_from,
     scope_violated,
     uncertain,
-    unchanged,
 )
 from runner.contract import plan as words
 from runner.contract.activation import AgentAction, CommandAction, DecisionAction, GenerateAction
@@ -260,7 +259,7 @@ class Handlers:
             case EnvironmentChanged():
                 self._journal.fail(opened, environment_changed(verdict, output))
             case Accepted(savepoint=savepoint):
-                if not site.expect_changes or not unchanged(attempt.opening, savepoint):
+                if not site.expect_changes or attempt.changed(savepoint):
                     return False
                 message = "the step was expected to change files and changed none"
                 self._journal.fail(opened, failed("no-changes", message, savepoint.commit, output=output))

@@ -16,7 +16,6 @@ from runner.contract.ports import (
     Failed,
     HostIntervention,
     Invalid,
-    Savepoint,
     Violation,
 )
 
@@ -69,11 +68,6 @@ def environment_changed(verdict: EnvironmentChanged, output: ValueRef | None = N
     """Hooks or shared git config changed: the Delivery cannot go on."""
     message = f"hooks or shared git config changed meanwhile: {shown(verdict.what)}"
     return failed(ENVIRONMENT_CHANGED, message, verdict.savepoint.commit, paths=verdict.what, output=output)
-
-
-def unchanged(opening: Savepoint, now: Savepoint) -> bool:
-    """Whether the work files are what they were at ``opening``."""
-    return now.tree == opening.tree
 
 
 def shown(paths: tuple[str, ...]) -> str:
