@@ -9,7 +9,7 @@ Owned invariants
 import asyncio
 import secrets
 from collections.abc import AsyncIterator, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, closing
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -19,7 +19,6 @@ from custody.custodian import Custodian
 from hosts.operations.command import CommandRunner
 from providers.catalogue import factories
 from providers.workspace_tools import WorkspaceToolbox
-
 from runner.clock import SystemClock
 from runner.contract.activation import Activation
 from runner.contract.config import RunnerFactoryConfig
@@ -175,16 +174,17 @@ class _Assembly:
             record_dir=Path(self._config.record_dir) if self._config.record_dir else None,
         )
         operations = CommandRunner(case=case, writer=case.ledger.writer("operations"), clock=self._clock)
-        async with open_host(
-            case=case,
-            writer=case.ledger.writer("host"),
-            workspaces=custodian,
-            invocation=invocation,
-            operations=operations,
-            clock=self._clock,
-            steps_max=self._config.concurrency.steps,
-        ) as host:
-            yield Rooms(host=host, invocation=invocation, custody=custodian)
+        with closing(custodian):
+            async with open_host(
+                case=case,
+                writer=case.ledger.writer("host"),
+                workspaces=custodian,
+                invocation=invocation,
+                operations=operations,
+                clock=self._clock,
+                steps_max=self._config.concurrency.steps,
+            ) as host:
+                yield Rooms(host=host, invocation=invocation, custody=custodian)
 
 
 def draw(plan: Plan, form: Literal["mermaid", "ascii"]) -> str:
