@@ -30,6 +30,10 @@ class UnbuiltFactory:
         """Always ``ProviderError(provider-not-implemented)``: settings that nothing will read cannot be right."""
         self._refuse()
 
+    def bind(self, model: str) -> tuple[str, FrozenJson]:
+        """Always ``ProviderError(provider-not-implemented)``."""
+        self._refuse()
+
     def check_executor(self, executor: Executor) -> tuple[Finding, ...]:
         """Always ``ProviderError(provider-not-implemented)``, naming the role."""
         self._refuse(f"role {executor.role!r}: ")

@@ -21,6 +21,7 @@ from providers.catalogue import factories
 from providers.workspace_tools import WorkspaceToolbox
 from runner.clock import SystemClock
 from runner.contract.activation import Activation
+from runner.contract.canonical import FrozenJson
 from runner.contract.config import RunnerFactoryConfig
 from runner.contract.grant import GrantKey
 from runner.contract.ids import DeliveryId
@@ -110,6 +111,17 @@ class RunnerFactory:
     def descriptors(self) -> dict[str, ProviderDescriptor]:
         """The configured providers, as admission freezes them into activations."""
         return self._registry().descriptors()
+
+    def bind(self, provider: str, model: str) -> tuple[str, FrozenJson]:
+        """The model text and the options that an activation freezes for ``provider:model``, for whoever admits. Starts
+        nothing; reads at most what the binding names. ``CallerError(provider-unknown)`` naming the choices; ``ProviderError``
+        with the place when the provider cannot use the model, or is not built."""
+        return self._registry().bind(provider, model)
+
+    def check(self, activation: Activation) -> None:
+        """Nothing, if every provider of ``activation`` could be started here as it was bound, its secret included; what
+        ``execute`` refuses of it, it refuses with the same errors. Starts nothing and writes nothing."""
+        self._registry().check(activation)
 
     def _registry(self) -> Registry:
         return Registry(factories=factories(), config=self._config)

@@ -29,6 +29,10 @@ class OpenAiFactory:
         read = read_settings(settings)
         return read if isinstance(read, tuple) else ()
 
+    def bind(self, model: str) -> tuple[str, FrozenJson]:
+        """The model as it was named: only the endpoint knows what stands behind it."""
+        return model, None
+
     def check_executor(self, executor: Executor) -> tuple[Finding, ...]:
         """The model is what the endpoint calls it; the options are those of ``settings.Options``."""
         findings = []

@@ -30,11 +30,14 @@ class Fixture:
     """The file name of each step key."""
 
 
-def read_fixture(directory: str) -> Fixture:
+def read_fixture(directory: str, bound: Digest | None = None) -> Fixture:
     """Every ``*.jsonl`` file directly in ``directory`` (relative to the working directory, or absolute); other files are
     ignored. ``ProviderError(recording-invalid)`` for the first thing wrong: no such directory, nothing in it, a link, a
-    file too large, a line that does not hold, two recordings of one step."""
+    file too large, a line that does not hold, two recordings of one step. ``ProviderError(binding-drift)`` when ``bound``
+    is given and is not the digest; that is looked at before any line, so that every changed byte is drift."""
     contents = _contents(directory)
+    found = _digest_of(contents)
+    check_bound(directory, found, bound)
     recordings: dict[str, Recording] = {}
     files: dict[str, str] = {}
     for name, data in contents.items():
@@ -45,10 +48,30 @@ def read_fixture(directory: str) -> Fixture:
         recordings[step], files[step] = recording, name
     return Fixture(
         place=directory,
-        digest=_digest_of(contents),
+        digest=found,
         recordings=MappingProxyType(recordings),
         files=MappingProxyType(files),
     )
+
+
+def absolute(directory: str) -> str:
+    """The directory's canonical path; ``ProviderError(recording-invalid)`` for one that no JSON can hold."""
+    try:
+        path = str(Path(directory).resolve())
+        path.encode()
+    except UnicodeEncodeError:
+        raise _invalid(directory, "its path is not UTF-8", "rename it") from None
+    return path
+
+
+def check_bound(directory: str, found: Digest, bound: Digest | None) -> None:
+    """``ProviderError(binding-drift)`` when another content was bound than was found; nothing bound fits everything."""
+    if bound not in (None, found):
+        raise ProviderError(
+            Code.BINDING_DRIFT,
+            f"the recordings in {excerpt(directory, 300)} are not the ones that were bound: {found} instead of {bound}",
+            remedy="put the recordings back, or admit the workflow again",
+        )
 
 
 def fixture_digest(directory: str) -> Digest:

@@ -6,7 +6,7 @@ from typing import Final
 
 from providers import chat
 from providers.chat import Conversation, Native
-from providers.recorded.fixture import Fixture, read_fixture
+from providers.recorded.fixture import Fixture, check_bound, read_fixture
 from providers.recorded.match import Miss, match, unused
 from providers.recorded.settings import frozen_digest
 from runner.contract.activation import Executor
@@ -47,17 +47,11 @@ class RecordedRealm:
         self._fixtures.clear()
 
     def _fixture(self, executor: Executor) -> Fixture:
-        if executor.model not in self._fixtures:
-            self._fixtures[executor.model] = read_fixture(executor.model)
-        fixture = self._fixtures[executor.model]
         bound = frozen_digest(executor.options)
-        if bound not in (None, fixture.digest):
-            raise ProviderError(
-                Code.BINDING_DRIFT,
-                f"role {executor.role!r}: the recordings in {executor.model} are not the ones that were bound "
-                f"({fixture.digest} instead of {bound})",
-                remedy="put the recordings back, or admit the workflow again",
-            )
+        if executor.model not in self._fixtures:
+            self._fixtures[executor.model] = read_fixture(executor.model, bound)
+        fixture = self._fixtures[executor.model]
+        check_bound(fixture.place, fixture.digest, bound)
         return fixture
 
 

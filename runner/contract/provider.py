@@ -192,7 +192,7 @@ class Realm(Protocol):
 
 
 class ProviderFactory(Protocol):
-    """Creation plane of one provider: pure until ``open_realm``."""
+    """Creation plane of one provider: no effect until ``open_realm``."""
 
     @property
     def descriptor(self) -> ProviderDescriptor: ...
@@ -201,8 +201,15 @@ class ProviderFactory(Protocol):
         """Every problem in the config's settings, with field paths below ``settings``. No effect."""
         ...
 
+    def bind(self, model: str) -> tuple[str, FrozenJson]:
+        """The model text and the options that an activation freezes for a binding to ``model``: what makes a later change
+        of the thing it names noticeable. Reads at most what the binding names; ``ProviderError`` with the place when that
+        cannot be used."""
+        ...
+
     def check_executor(self, executor: Executor) -> tuple[Finding, ...]:
-        """Every problem in a binding to this provider (model, options). Reads at most what the binding names."""
+        """Every problem in a binding to this provider (model, options). Reads at most what the binding names.
+        ``ProviderError(binding-drift)`` when that is not what ``bind`` froze any more."""
         ...
 
     async def open_realm(self, settings: FrozenJson, credentials: Credentials | None) -> Realm:

@@ -13,6 +13,7 @@ from contextlib import AsyncExitStack
 from typing import TypeVar
 
 from runner.contract.activation import Activation, AgentAction, Executor, GenerateAction
+from runner.contract.canonical import FrozenJson
 from runner.contract.config import ProviderConfig, RunnerFactoryConfig
 from runner.contract.errors import CallerError, Code, Finding, ProviderError, RunnerError
 from runner.contract.provider import ProviderDescriptor, ProviderFactory, Realm
@@ -57,6 +58,10 @@ class Registry:
         if key not in self._config:
             raise _unknown(key, "is not configured", self._config)
         return self._factories[key].descriptor
+
+    def bind(self, key: str, model: str) -> tuple[str, FrozenJson]:
+        """See ``ProviderFactory.bind``; ``CallerError(provider-unknown)`` naming the choices."""
+        return self._factories[self.descriptor(key).key].bind(model)
 
     def check(self, activation: Activation) -> None:
         """Nothing, if every executor can act here exactly as it was bound. Starts no realm.

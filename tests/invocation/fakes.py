@@ -205,6 +205,9 @@ class ScriptedFactory:
     def check_settings(self, settings: FrozenJson) -> tuple[Finding, ...]:
         return self.settings_findings
 
+    def bind(self, model: str) -> tuple[str, FrozenJson]:
+        return f"{self.key}/{model}", None
+
     def check_executor(self, executor: Executor) -> tuple[Finding, ...]:
         return self.executor_findings
 

@@ -139,6 +139,15 @@ def test_an_unreadable_secret_of_a_used_provider_is_refused(tmp_path: Path) -> N
     check(tmp_path, unused, (executor(fake),))
 
 
+def test_a_provider_freezes_its_bindings_itself() -> None:
+    """By exact key; an unknown one names the choices. Nothing starts."""
+    fake, other = factory(), factory("other")
+    built = registry(fake, other, config=config("other"))
+    assert built.bind("other", "m") == ("other/m", None)
+    error = refused(CallerError, Code.PROVIDER_UNKNOWN, lambda: built.bind("fake", "m"))
+    assert "other" in error.remedy and other.started == 0
+
+
 async def test_realms_start_once_when_used_and_close_in_reverse() -> None:
     """Each at its first use, never two, and never again after closing."""
     script = Script()

@@ -147,6 +147,18 @@ async def test_bad_settings_and_options_are_findings(subject: Subject, value: ob
     assert getattr(refused.value, "code", None) == Code.CONFIG_INVALID and leases.taken == 0
 
 
+@every_subject
+async def test_what_a_binding_freezes_holds(subject: Subject, tmp_path: Path) -> None:
+    """Bound twice it is the same, binding it again changes nothing, and the provider takes what it froze."""
+    async with subject.start(tmp_path) as live:
+        model, options = subject.factory.bind(live.bound.model)
+        assert subject.factory.bind(live.bound.model) == subject.factory.bind(model) == (model, options)
+        bound = executor(subject.factory, model=model, options=options)
+        assert subject.factory.check_executor(bound) == ()
+        session = await live.realm.open_session(dispatch(bound))
+        await session.close()
+
+
 @every_shell
 async def test_a_shell_refuses_before_any_effect(shell: ProviderFactory) -> None:
     """A config that names it, a binding and a start: each refused with the same code, and no credential is touched."""
@@ -154,11 +166,13 @@ async def test_a_shell_refuses_before_any_effect(shell: ProviderFactory) -> None
     leases = Leases()
     with pytest.raises(ProviderError) as settings:
         shell.check_settings(freeze({}))
+    with pytest.raises(ProviderError) as freezing:
+        shell.bind("m")
     with pytest.raises(ProviderError) as binding:
         shell.check_executor(executor(shell))
     with pytest.raises(ProviderError) as start:
         await shell.open_realm(freeze({}), leases)
-    for refused in (settings.value, binding.value, start.value):
+    for refused in (settings.value, freezing.value, binding.value, start.value):
         assert (
             refused.code == Code.PROVIDER_NOT_IMPLEMENTED and shell.descriptor.key in refused.message and refused.remedy
         )

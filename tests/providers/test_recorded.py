@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -12,6 +12,7 @@ from providers import chat
 from providers.openai.factory import OpenAiFactory
 from providers.recorded.factory import RecordedFactory
 from providers.recorded.fixture import fixture_digest
+from runner.contract.activation import Executor
 from runner.contract.canonical import freeze
 from runner.contract.errors import Code, ProviderError
 from runner.contract.provider import (
@@ -188,20 +189,54 @@ async def test_what_nothing_asked_for_is_found(tmp_path: Path) -> None:
     assert "turn 2 of step plan@1" in left[0].problem
 
 
-async def test_the_bound_content_is_frozen(tmp_path: Path) -> None:
-    """A recording changed by one byte, or added, is another content; other files do not count."""
-    await recorded_loop(tmp_path)
-    (tmp_path / "README.md").write_text("about")
-    frozen = fixture_digest(str(tmp_path))
-    bound = executor(FACTORY, model=str(tmp_path), options={"digest": frozen})
+async def bound_here(directory: Path) -> Executor:
+    """An executor over recordings in ``directory``, frozen as ``bind`` says."""
+    await recorded_loop(directory)
+    (directory / "README.md").write_text("about")
+    model, options = FACTORY.bind(str(directory))
+    return executor(FACTORY, model=model, options=options)
+
+
+def add_a_recording(directory: Path) -> None:
+    (directory / "more.1.jsonl").write_bytes(line_bytes(Header(step="more@1", provider="openai", model="m")))
+
+
+def change_a_byte(directory: Path) -> None:
+    """So that the line is no JSON any more: drift is seen before any line is read."""
+    path = directory / "plan.1.jsonl"
+    path.write_bytes(b"[" + path.read_bytes()[1:])
+
+
+@pytest.mark.parametrize("change", [add_a_recording, change_a_byte])
+async def test_the_bound_content_is_frozen(tmp_path: Path, change: Callable[[Path], None]) -> None:
+    """A recording changed by one byte, or added, is another content, before and after a session; other files do not count."""
+    bound = await bound_here(tmp_path)
     assert FACTORY.check_executor(bound) == ()
-    other = tmp_path / "more.1.jsonl"
-    other.write_bytes(line_bytes(Header(step="more@1", provider="openai", model="m")))
-    assert [f.place for f in FACTORY.check_executor(bound)] == ["options.digest"]
+    (tmp_path / "README.md").write_text("about something else")
+    assert FACTORY.check_executor(bound) == ()
+    change(tmp_path)
     realm = await FACTORY.open_realm(freeze({}), None)
-    with pytest.raises(ProviderError) as drift:
+    with pytest.raises(ProviderError) as checked:
+        FACTORY.check_executor(bound)
+    with pytest.raises(ProviderError) as opened:
         await realm.open_session(dispatch(bound))
-    assert drift.value.code == Code.BINDING_DRIFT
+    assert (checked.value.code, opened.value.code) == (Code.BINDING_DRIFT, Code.BINDING_DRIFT)
+    assert str(tmp_path) in checked.value.message
+
+
+async def test_a_binding_is_absolute_and_holds_its_digest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However the directory was named; what cannot be replayed is refused with its place."""
+    await recorded_loop(tmp_path / "tapes")
+    monkeypatch.chdir(tmp_path)
+    frozen = freeze({"digest": fixture_digest("tapes")})
+    (tmp_path / "link").symlink_to("tapes")
+    for name in ("tapes", "./tapes/", "tapes/../tapes", "link"):
+        assert FACTORY.bind(name) == (str(tmp_path / "tapes"), frozen)
+    (tmp_path / "empty").mkdir()
+    for name, problem in (("nowhere", "nowhere: cannot be read"), ("empty", "empty: holds no recording")):
+        with pytest.raises(ProviderError, match=problem) as refused:
+            FACTORY.bind(name)
+        assert refused.value.code == Code.RECORDING_INVALID and refused.value.remedy
 
 
 def header(step: str = "plan@1") -> bytes:
