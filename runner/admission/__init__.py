@@ -11,13 +11,15 @@ Owned invariants
 from runner.admission.admit import admit, check, checked_input, input_value, target_of
 from runner.admission.bindings import Binding, parse_binding, parse_bindings
 from runner.admission.load import LoadedPackage, load_package
+from runner.admission.package import SetupStep
 from runner.admission.setup import run_setup
 from runner.admission.worktree import (
     Checkout,
     Repository,
     discover,
-    fresh_worktree,
     in_place,
+    make_worktree,
+    planned_worktree,
     remove_worktree,
     target_expected,
 )
@@ -27,16 +29,18 @@ __all__ = [
     "Checkout",
     "LoadedPackage",
     "Repository",
+    "SetupStep",
     "admit",
     "check",
     "checked_input",
     "discover",
-    "fresh_worktree",
     "in_place",
     "input_value",
     "load_package",
+    "make_worktree",
     "parse_binding",
     "parse_bindings",
+    "planned_worktree",
     "remove_worktree",
     "run_setup",
     "target_expected",

@@ -31,9 +31,9 @@ def admit(
 ) -> Activation:
     """A sealed activation in which everything is resolved.
 
-    ``worktree`` is a checkout from ``fresh_worktree`` or ``in_place``, or the path of one to be used in place (then
+    ``worktree`` is a checkout from ``planned_worktree`` or ``in_place``, or the path of one to be used in place (then
     ``include_dirty`` counts). ``target_ref`` (a branch or a full ref) overrides the package's target. ``descriptors`` are the
-    configured providers by key; ``admitted_at`` is UTC, ``YYYY-MM-DDTHH:MM:SSZ``. ``CallerError`` with every finding of the
+    configured providers by key, and ``bindings`` hold what their providers freeze (``RunnerFactory.bind``); ``admitted_at`` is UTC, ``YYYY-MM-DDTHH:MM:SSZ``. ``CallerError`` with every finding of the
     first of: package, bindings and input, repository, target. Writes nothing.
     """
     loaded = load_package(package) if isinstance(package, Path) else package

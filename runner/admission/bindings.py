@@ -1,9 +1,8 @@
-"""Roles -> executors: who acts, exactly. ``role=provider:model`` on the command line. Pure but for ``recorded`` paths."""
+"""Roles -> executors: who acts, exactly. ``role=provider:model`` on the command line. Pure."""
 
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from runner.admission.load import LoadedPackage
 from runner.contract import ids
@@ -11,9 +10,6 @@ from runner.contract.activation import Executor
 from runner.contract.canonical import FrozenJson
 from runner.contract.errors import CallerError, Code, Finding
 from runner.contract.provider import ProviderDescriptor
-
-RECORDED = "recorded"
-"""The provider whose "model" is a directory of recordings."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +19,7 @@ class Binding:
     model: str
     """The provider's own name for a model; for ``recorded`` the directory of the recording."""
     options: FrozenJson = None
+    """As words, a binding says a model only; the provider then freezes both (``RunnerFactory.bind``)."""
 
 
 def parse_binding(text: str) -> Binding:
@@ -91,17 +88,12 @@ def executors(
             provider=bindings[role].provider,
             version=descriptors[bindings[role].provider].version,
             descriptor=descriptors[bindings[role].provider].digest,
-            model=_model(bindings[role]),
+            model=bindings[role].model,
             instructions=instructions,
             options=bindings[role].options,
         )
         for role, instructions in loaded.instructions.items()
     )
-
-
-def _model(binding: Binding) -> str:
-    """A recording's directory becomes absolute: the activation may be executed from anywhere."""
-    return str(Path(binding.model).resolve()) if binding.provider == RECORDED else binding.model
 
 
 def _shown(binding: Binding) -> str:

@@ -10,15 +10,15 @@ Refused by name, because a result made from them would be wrong: files under a f
 (git would fetch while checking out), SHA-256 repositories, bare ones, ones without a commit. Shallow clones are fine.
 """
 
-import importlib
 import os
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from runner.contract.errors import CallerError, Code, EnvironmentFault, Finding
 from runner.contract.ids import ObjectId
@@ -30,6 +30,7 @@ NO_EFFECTS: Final = {
     "core.hooksPath": os.devnull,
     "core.fsmonitor": "false",
     "core.sparseCheckout": "false",
+    "core.splitIndex": "false",
     "submodule.recurse": "false",
     "gc.auto": "0",
     "maintenance.auto": "false",
@@ -62,14 +63,15 @@ class Checkout:
     base_tree: ObjectId
     include_dirty: bool = False
     fresh: bool = False
-    """Made by ``fresh_worktree``, so that it may be removed again."""
+    """Made by ``make_worktree`` or to be made by it, so that it may be removed again."""
 
 
 def discover(path: Path) -> Repository:
     """The repository whose checkout ``path`` is or lies in. ``CallerError`` (``repository-invalid``) saying why not. Reads only."""
     if shutil.which("git") is None:
         raise EnvironmentFault(Code.GIT_MISSING, "git is not installed", remedy="install git 2.36 or newer")
-    git: Any = importlib.import_module("git")
+    import git
+
     try:
         found = git.Repo(path, search_parent_directories=True)
     except (git.InvalidGitRepositoryError, git.NoSuchPathError):
@@ -146,10 +148,10 @@ def _filters_off(directory: Path) -> dict[str, str]:
 # --- worktrees -------------------------------------------------------------------------------------------------------
 
 
-def fresh_worktree(repository: Repository, *, base: str | None, directory: Path) -> Checkout:
-    """A new worktree at ``directory`` (which must not exist), detached at ``base`` (default: what is checked out in the
-    repository). ``CallerError`` for an unknown base or files under a filter; then nothing is left behind. Uncommitted
-    work in the repository's own checkout stays there and is not part of it."""
+def planned_worktree(repository: Repository, *, base: str | None, directory: Path) -> Checkout:
+    """The worktree that ``make_worktree`` will make at ``directory`` (where nothing may be), detached at ``base`` (default:
+    what is checked out in the repository). ``CallerError`` for an unknown base or files under a filter, ``EnvironmentFault``
+    for the directory. Writes nothing."""
     commit, tree = _resolved(repository, base or repository.head)
     if not _is_text(directory):
         raise EnvironmentFault(
@@ -159,20 +161,26 @@ def fresh_worktree(repository: Repository, *, base: str | None, directory: Path)
         raise EnvironmentFault(
             Code.STATE_UNWRITABLE, f"{str(directory)!r} exists already", remedy="remove it or name another"
         )
-    checkout = Checkout(
-        repository=repository,
-        path=directory.resolve(),
-        base_commit=commit,
-        base_tree=tree,
-        fresh=True,
-    )
+    with tempfile.TemporaryDirectory() as private:
+        run = partial(_bound(repository), repository.root, index=Path(private, "index"))
+        try:
+            run("read-tree", commit)
+        except GitFailed as error:
+            raise _invalid(repository.root, f"has a commit that git cannot read: {error}", "git fsck") from None
+        _refuse_filtered(run)
+    return Checkout(repository=repository, path=directory.resolve(), base_commit=commit, base_tree=tree, fresh=True)
+
+
+def make_worktree(checkout: Checkout) -> None:
+    """Makes what ``planned_worktree`` planned. ``EnvironmentFault`` when it cannot be made; then nothing of it is left
+    behind. Uncommitted work in the repository's own checkout stays there and is not part of it."""
+    run = _bound(checkout.repository)
+    root, path, commit = checkout.repository.root, checkout.path, checkout.base_commit
     try:
-        directory.parent.mkdir(parents=True, exist_ok=True)
-        run = _bound(repository)
-        run(repository.root, "worktree", "add", "--quiet", "--detach", "--no-checkout", str(checkout.path), commit)
-        run(checkout.path, "read-tree", commit)
-        _refuse_filtered(checkout)
-        run(checkout.path, "checkout-index", "--all", "--index", "--quiet", "--force")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        run(root, "worktree", "add", "--quiet", "--detach", "--no-checkout", str(path), commit)
+        run(path, "read-tree", commit)
+        run(path, "checkout-index", "--all", "--index", "--quiet", "--force")
     except (GitFailed, OSError) as error:
         remove_worktree(checkout)
         raise EnvironmentFault(
@@ -181,7 +189,6 @@ def fresh_worktree(repository: Repository, *, base: str | None, directory: Path)
     except BaseException:
         remove_worktree(checkout)
         raise
-    return checkout
 
 
 def in_place(repository: Repository, *, include_dirty: bool) -> Checkout:
@@ -191,7 +198,7 @@ def in_place(repository: Repository, *, include_dirty: bool) -> Checkout:
     checkout = Checkout(
         repository=repository, path=repository.root, base_commit=commit, base_tree=tree, include_dirty=include_dirty
     )
-    _refuse_filtered(checkout)
+    _refuse_filtered(partial(_bound(repository), repository.root))
     changed = changed_paths(checkout)
     unmerged = [path for state, path in changed if state == "unmerged"]
     if unmerged:
@@ -221,7 +228,7 @@ def changed_paths(checkout: Checkout) -> list[tuple[str, str]]:
 
 
 def remove_worktree(checkout: Checkout) -> None:
-    """Removes a worktree that ``fresh_worktree`` made, with everything in it. Idempotent. The repository's own checkout is
+    """Removes a worktree that ``make_worktree`` made, with everything in it. Idempotent. The repository's own checkout is
     never removed."""
     if not checkout.fresh or checkout.path == checkout.repository.root:
         return
@@ -253,12 +260,11 @@ def _resolved(repository: Repository, base: str) -> tuple[ObjectId, ObjectId]:
     return ids[0], ids[1]
 
 
-def _refuse_filtered(checkout: Checkout) -> None:
+def _refuse_filtered(run: Callable[..., bytes]) -> None:
     """Files under a filter hold something else in the worktree than in git, and turning one into the other runs programs."""
-    run = _bound(checkout.repository)
     try:
-        names = run(checkout.path, "ls-files", "-z")
-        answer = run(checkout.path, "check-attr", "--cached", "-z", "--stdin", "filter", data=names)
+        names = run("ls-files", "-z")
+        answer = run("check-attr", "--cached", "-z", "--stdin", "filter", data=names)
     except GitFailed as error:
         raise EnvironmentFault(
             Code.GIT_FAILED, f"git check-attr failed: {error}", remedy="check the repository"
@@ -346,10 +352,14 @@ class GitFailed(Exception):
 
 
 def run_git(
-    directory: Path, *arguments: str, config: Mapping[str, str] | None = None, data: bytes | None = None
+    directory: Path,
+    *arguments: str,
+    config: Mapping[str, str] | None = None,
+    data: bytes | None = None,
+    index: Path | None = None,
 ) -> bytes:
     """The standard output of ``git -C directory arguments``. ``GitFailed`` when git says no; ``EnvironmentFault`` when it is not
-    there or does not end. ``config`` is added to the overrides."""
+    there or does not end. ``config`` is added to the overrides; ``index`` is used in place of the repository's own."""
     if shutil.which("git") is None:
         raise EnvironmentFault(Code.GIT_MISSING, "git is not installed", remedy="install git 2.36 or newer")
     try:
@@ -357,7 +367,7 @@ def run_git(
             ["git", "-C", str(directory), *arguments],
             input=data if data is not None else b"",
             capture_output=True,
-            env=_environment({**NO_EFFECTS, **(config or {})}),
+            env=_environment({**NO_EFFECTS, **(config or {})}, index),
             timeout=TIMEOUT_S,
             check=False,
         )
@@ -380,7 +390,7 @@ def _bound(repository: Repository) -> Callable[..., bytes]:
     return partial(run_git, config=repository.config)
 
 
-def _environment(config: Mapping[str, str]) -> dict[str, str]:
+def _environment(config: Mapping[str, str], index: Path | None) -> dict[str, str]:
     kept = {name: os.environ[name] for name in KEPT if name in os.environ}
     pairs: Sequence[tuple[str, str]] = tuple(config.items())
     numbered = {f"GIT_CONFIG_KEY_{n}": key for n, (key, _) in enumerate(pairs)}
@@ -388,6 +398,7 @@ def _environment(config: Mapping[str, str]) -> dict[str, str]:
     return {
         **kept,
         **numbered,
+        **({"GIT_INDEX_FILE": str(index)} if index else {}),
         "GIT_CONFIG_COUNT": str(len(pairs)),
         "GIT_OPTIONAL_LOCKS": "0",
         "GIT_TERMINAL_PROMPT": "0",

@@ -2,14 +2,15 @@
 
 import datetime as dt
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from runner.cli import config_lookup
 from runner.cli.activation_file import read_activation, write_activation
 from runner.cli.inputs import parse_inputs
+from runner.cli.program import command
 from runner.cli.render import Where
 from runner.cli.terminal import Line
 from runner.contract.canonical import FrozenJson, canonical, thaw
@@ -17,8 +18,10 @@ from runner.contract.errors import CallerError, Code, EnvironmentFault
 from runner.contract.ids import DeliveryId, delivery_id
 
 if TYPE_CHECKING:
-    from runner.admission import Checkout, LoadedPackage, Repository
+    from runner.admission import Binding, Checkout, LoadedPackage, Repository, SetupStep
+    from runner.config_file import RunnerFactoryConfig
     from runner.contract.activation import Activation
+    from runner.factory import RunnerFactory
 
 NOT_BOUND: Final = "sha256:" + "0" * 64
 NO_OBJECT: Final = "0" * 40
@@ -42,12 +45,27 @@ class Wish:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Admitted:
-    """An activation in a file, and the worktree that was made for it."""
+    """A sealed activation, its file, and its worktree."""
 
-    delivery: str
-    identity: str
+    activation: "Activation"
     file: Path
     checkout: "Checkout"
+    made: tuple[Path, ...] = ()
+    """Directories that were made on the way, the outer ones first."""
+
+    @property
+    def delivery(self) -> DeliveryId:
+        return delivery_id(self.activation.delivery)
+
+    def undo(self) -> None:
+        """Removes the worktree, the file and the directories that were made for them and hold nothing else."""
+        from runner.admission import remove_worktree
+
+        remove_worktree(self.checkout)
+        self.file.unlink(missing_ok=True)
+        for directory in reversed(self.made):
+            with suppress(OSError):  # something else is in it by now, or it was never made
+                directory.rmdir()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,9 +143,27 @@ def _preview(loaded: "LoadedPackage") -> "Activation":
 # --- admit -----------------------------------------------------------------------------------------------------------
 
 
-def admit_wish(wish: Wish, lookup: config_lookup.Lookup, out: Path | None) -> Admitted:
-    """Everything that can be checked without an effect is checked first; then the worktree is made and set up, and the
-    activation written to ``out`` (by default under the state root). What fails leaves no worktree behind."""
+def admit_wish(wish: Wish, config: "RunnerFactoryConfig", out: Path | None) -> Admitted:
+    """Everything that can be refused is refused before the first write. Then the worktree is made and set up, and the
+    activation written to ``out`` (by default under the state root); what fails there leaves nothing behind."""
+    from runner.admission import make_worktree, run_setup
+
+    setup, admitted = _planned(wish, config, out)
+    try:
+        _make_state_root(Path(config.state_root))
+        if admitted.checkout.fresh:
+            make_worktree(admitted.checkout)
+            run_setup(setup, admitted.checkout)
+        write_activation(admitted.file, canonical(admitted.activation.to_json()) + b"\n")
+    except BaseException:
+        admitted.undo()
+        raise
+    return admitted
+
+
+def _planned(wish: Wish, config: "RunnerFactoryConfig", out: Path | None) -> tuple["tuple[SetupStep, ...]", Admitted]:
+    """The set-up to run and what will have been admitted, without an effect: package, bindings, secrets, repository, target
+    and names are judged here."""
     from runner.admission import admit, checked_input, discover, load_package, parse_bindings
     from runner.factory import RunnerFactory
 
@@ -139,8 +175,8 @@ def admit_wish(wish: Wish, lookup: config_lookup.Lookup, out: Path | None) -> Ad
         )
     loaded = load_package(wish.package)
     bindings = parse_bindings(wish.bindings)
-    config = config_lookup.load(lookup)
-    descriptors = RunnerFactory(config).descriptors()
+    factory = RunnerFactory(config)
+    descriptors = factory.descriptors()
     values = _typed(loaded, wish)
     checked_input(loaded, values, bindings, descriptors)
     repository = discover(wish.repository)
@@ -150,37 +186,31 @@ def admit_wish(wish: Wish, lookup: config_lookup.Lookup, out: Path | None) -> Ad
     if file.exists():
         raise CallerError(Code.USAGE, f"{file} exists already", remedy="nothing was done; name another file")
     checkout = _checkout(wish, repository, state_root, delivery)
+    activation = admit(
+        package=loaded,
+        worktree=checkout,
+        input=values,
+        bindings={role: _frozen(factory, binding) for role, binding in bindings.items()},
+        descriptors=descriptors,
+        delivery=delivery,
+        admitted_at=_now().strftime("%Y-%m-%dT%H:%M:%SZ"),
+        target_ref=wish.target,
+    )
+    factory.check(activation)
+    made = _missing(checkout.path.parent if checkout.fresh else state_root, file.parent)
+    return loaded.setup, Admitted(activation=activation, file=file, checkout=checkout, made=made)
 
-    def seal_over(checkout: "Checkout") -> "Activation":
-        return admit(
-            package=loaded,
-            worktree=checkout,
-            input=values,
-            bindings=bindings,
-            descriptors=descriptors,
-            delivery=delivery,
-            admitted_at=_now().strftime("%Y-%m-%dT%H:%M:%SZ"),
-            target_ref=wish.target,
-        )
 
-    return _admitted(loaded, file, checkout, seal_over)
+def _frozen(factory: "RunnerFactory", binding: "Binding") -> "Binding":
+    """The binding as its provider freezes it."""
+    model, options = factory.bind(binding.provider, binding.model)
+    return replace(binding, model=model, options=options)
 
 
-def _admitted(
-    loaded: "LoadedPackage", file: Path, checkout: "Checkout", seal_over: "Callable[[Checkout], Activation]"
-) -> Admitted:
-    """Set-up and admission over a worktree that goes again when either fails."""
-    from runner.admission import remove_worktree, run_setup
-
-    try:
-        if checkout.fresh:
-            run_setup(loaded.setup, checkout)
-        activation = seal_over(checkout)
-        write_activation(file, canonical(activation.to_json()) + b"\n")
-    except BaseException:
-        remove_worktree(checkout)
-        raise
-    return Admitted(delivery=activation.delivery, identity=activation.binding_identity, file=file, checkout=checkout)
+def _missing(*directories: Path) -> tuple[Path, ...]:
+    """The directories on the way to these that do not exist, the outer ones first."""
+    wanted = {place.absolute() for directory in directories for place in (directory, *directory.parents)}
+    return tuple(sorted((path for path in wanted if not path.exists()), key=lambda path: len(path.parts)))
 
 
 def remove_made_worktree(state_root: Path, where: Where) -> bool:
@@ -200,10 +230,15 @@ def remove_made_worktree(state_root: Path, where: Where) -> bool:
 
 
 def _checkout(wish: Wish, repository: "Repository", state_root: Path, delivery: DeliveryId) -> "Checkout":
-    from runner.admission import fresh_worktree, in_place
+    from runner.admission import in_place, planned_worktree
 
     if wish.in_place:
         return in_place(repository, include_dirty=wish.include_dirty)
+    base = None if wish.base == "HEAD" else wish.base
+    return planned_worktree(repository, base=base, directory=_worktree(state_root, delivery))
+
+
+def _make_state_root(state_root: Path) -> None:
     try:
         state_root.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
@@ -212,8 +247,6 @@ def _checkout(wish: Wish, repository: "Repository", state_root: Path, delivery: 
             f"the state root {state_root} cannot be made: {error.strerror}",
             remedy="set state_root in the config, or make it writable",
         ) from None
-    base = None if wish.base == "HEAD" else wish.base
-    return fresh_worktree(repository, base=base, directory=_worktree(state_root, delivery))
 
 
 def _typed(loaded: "LoadedPackage", wish: Wish) -> dict[str, FrozenJson]:
@@ -232,7 +265,7 @@ def _delivery(wish: Wish, package_name: str, state_root: Path) -> DeliveryId:
             raise CallerError(
                 Code.USAGE,
                 f"the Delivery {asked} exists already",
-                remedy=f"choose another --id, or go on with it: runner execute {_activation_file(state_root, asked)}",
+                remedy=f"choose another --id, or go on with it: {command('execute', str(_activation_file(state_root, asked)))}",
             )
         return asked
     slug = re.sub(r"[^a-z0-9]+", "-", package_name.lower())[:NAME_CHARS_MAX].strip("-") or "delivery"

@@ -1,6 +1,7 @@
 """Which config is used, and why: --config, RUNNER_CONFIG, the repository, the user's, else the built-in one."""
 
 import os
+import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,17 @@ if TYPE_CHECKING:
 
 FILE_NAME: Final = "runner.toml"
 VARIABLE: Final = "RUNNER_CONFIG"
+NAMED: Final = "--config"
+REPOSITORY: Final = "the repository"
+USER: Final = "the user's config"
+BUILTIN: Final = "built-in"
+_WHY: Final = {
+    NAMED: "it was named with --config",
+    VARIABLE: f"{VARIABLE} names it",
+    REPOSITORY: "it stands at the root of the repository",
+    USER: "it is the user's config and nothing nearer exists",
+    BUILTIN: "no config file was found; it knows only the provider 'recorded'",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,11 +42,14 @@ class Lookup:
     path: Path | None
     why: str
     places: tuple[Place, ...]
+    trusted: bool = True
+    """Whether a person named the config, or it is the user's own. One that was only found in the repository may have been
+    written by anybody who can write there."""
 
     @property
     def source(self) -> str:
         """The file's path, or ``built-in``."""
-        return "built-in" if self.path is None else str(self.path)
+        return BUILTIN if self.path is None else str(self.path)
 
 
 def look_up(
@@ -50,16 +65,16 @@ def look_up(
     repository = repository_root(start)
     repository_file = repository / FILE_NAME if repository else None
     candidates: tuple[tuple[str, Path | None, bool, str], ...] = (
-        ("--config", explicit, explicit is not None, "not given"),
+        (NAMED, explicit, explicit is not None, "not given"),
         (VARIABLE, Path(named) if named else None, named is not None, "not set"),
         (
-            "the repository",
+            REPOSITORY,
             repository_file,
             repository_file is not None and exists(repository_file),
             f"no {FILE_NAME} at its root" if repository else f"{start} is in no git repository",
         ),
-        ("the user's config", user_config, exists(user_config), "no such file"),
-        ("built-in", None, True, ""),
+        (USER, user_config, exists(user_config), "no such file"),
+        (BUILTIN, None, True, ""),
     )
     places: list[Place] = []
     chosen: tuple[str, Path | None] | None = None
@@ -68,22 +83,9 @@ def look_up(
         places.append(Place(name=name, path=path, used=used, note="" if used else note if not found else "not needed"))
         if used:
             chosen = (name, path)
-    name, path = chosen or ("built-in", None)
-    return Lookup(path=path, why=_why(name), places=tuple(places))
-
-
-def _why(name: str) -> str:
-    match name:
-        case "--config":
-            return "it was named with --config"
-        case "RUNNER_CONFIG":
-            return f"{VARIABLE} names it"
-        case "the repository":
-            return "it stands at the root of the repository"
-        case "the user's config":
-            return "it is the user's config and nothing nearer exists"
-        case _:
-            return "no config file was found; it knows only the provider 'recorded'"
+    name, path = chosen or (BUILTIN, None)
+    trusted = name != REPOSITORY or path == user_config
+    return Lookup(path=path, why=_WHY[name], places=tuple(places), trusted=trusted)
 
 
 def repository_root(start: Path) -> Path | None:
@@ -107,7 +109,37 @@ def find(explicit: Path | None, start: Path | None = None) -> Lookup:
 
 
 def load(lookup: Lookup) -> "RunnerFactoryConfig":
-    """The config that was found. ``CallerError`` for a file that is missing or invalid."""
-    from runner.config_file import RunnerFactoryConfig
+    """The config that was found, for looking at what exists. ``CallerError`` for a file that is missing or invalid, and for
+    one that was only found and says where something is to be written (``config-untrusted``)."""
+    from runner.config_file import RunnerFactoryConfig, default_state_root
 
-    return RunnerFactoryConfig.builtin() if lookup.path is None else RunnerFactoryConfig.load(lookup.path)
+    if lookup.path is None:
+        return RunnerFactoryConfig.builtin()
+    config = RunnerFactoryConfig.load(lookup.path)
+    if not lookup.trusted:
+        moved = config.state_root != str(default_state_root())
+        _refuse(lookup, [*(["state_root"] if moved else []), *(["record_dir"] if config.record_dir else [])])
+    return config
+
+
+def load_to_act(lookup: Lookup) -> "RunnerFactoryConfig":
+    """``load``, for commands that may use a provider: one that was only found may not name a secret either. It could send
+    the secret to an address of its own."""
+    config = load(lookup)
+    if not lookup.trusted:
+        _refuse(lookup, [f"providers.{p.key}.credential" for p in config.providers if p.credential])
+    return config
+
+
+def _refuse(lookup: Lookup, fields: list[str]) -> None:
+    from runner.contract.errors import CallerError, Code, Finding
+
+    if not fields:
+        return
+    raise CallerError(
+        Code.CONFIG_UNTRUSTED,
+        f"{lookup.source} was found in the repository, and whoever can write there may have written it; so it may not say "
+        "where a secret is or where to write",
+        remedy=f"read it, then say that you trust it by naming it: --config {shlex.quote(lookup.source)}, or {VARIABLE}",
+        findings=[Finding(place=field, problem="not from a config that was only found", fix="") for field in fields],
+    )

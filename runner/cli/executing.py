@@ -32,8 +32,8 @@ def execute_file(
     """``runner execute``: the exit code. A worktree that ``admit`` or ``run`` made goes after a completed settlement."""
     document = read_activation(file)
     where = where_of(document, file, named_config)
-    config = config_lookup.load(lookup)
-    driven = drive(_factory(config, record), document, DeliveryId(where.delivery))
+    config = config_lookup.load_to_act(lookup)
+    driven = drive(_factory(_recording(config, record)), document, DeliveryId(where.delivery))
     if not keep and _completed(driven) and where.repository and remove_made_worktree(Path(config.state_root), where):
         where = replace(where, worktree_kept=False)
     return _show(driven, where, as_json=as_json)
@@ -52,17 +52,17 @@ def run_wish(
     a fresh worktree is removed after a completed settlement and after a refusal that began nothing."""
     from runner.admission import remove_worktree
 
-    factory = _factory(config_lookup.load(lookup), record)
-    admitted = admit_wish(wish, lookup, None)
+    config = _recording(config_lookup.load_to_act(lookup), record)
+    factory = _factory(config)
+    admitted = admit_wish(wish, config, None)
     say(f"Delivery {admitted.delivery}: {wish.package} in {admitted.checkout.path}", "bold")
     document = read_activation(admitted.file)
     where = replace(where_of(document, admitted.file, named_config), repository=str(admitted.checkout.repository.root))
     try:
-        driven = drive(factory, document, DeliveryId(admitted.delivery))
+        driven = drive(factory, document, admitted.delivery)
     except RunnerError:
         if not _is_known(factory, admitted.delivery):
-            remove_worktree(admitted.checkout)
-            admitted.file.unlink(missing_ok=True)
+            admitted.undo()
         raise
     if admitted.checkout.fresh and not keep and _completed(driven):
         remove_worktree(admitted.checkout)
@@ -70,10 +70,10 @@ def run_wish(
     return _show(driven, where, as_json=as_json)
 
 
-def _factory(config: "RunnerFactoryConfig", record: Path | None) -> "RunnerFactory":
+def _factory(config: "RunnerFactoryConfig") -> "RunnerFactory":
     from runner.factory import RunnerFactory
 
-    return RunnerFactory(_recording(config, record))
+    return RunnerFactory(config)
 
 
 def _recording(config: "RunnerFactoryConfig", record: Path | None) -> "RunnerFactoryConfig":

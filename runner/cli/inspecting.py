@@ -65,7 +65,7 @@ def cancel_delivery(lookup: config_lookup.Lookup, text: str, *, as_json: bool) -
     """Asks, or settles when nobody drives it. Exit 0 unless it was too late."""
     from runner.factory import RunnerFactory
 
-    ack = asyncio.run(_cancel(RunnerFactory(config_lookup.load(lookup)), delivery_id(text)))
+    ack = asyncio.run(_cancel(RunnerFactory(config_lookup.load_to_act(lookup)), delivery_id(text)))
     if as_json:
         write_json(render.cancel_document(ack))
     else:

@@ -82,9 +82,9 @@ def admit(
     as_json: JsonOption = False,
 ) -> None:
     """Freeze package, repository, bindings and input into one activation, ready to execute."""
-    import shlex
-
+    from runner.cli import config_lookup
     from runner.cli.admitting import Wish, admit_wish
+    from runner.cli.program import command
     from runner.cli.terminal import write_json, write_lines
 
     wish = Wish(
@@ -98,17 +98,17 @@ def admit(
         in_place=in_place,
         include_dirty=include_dirty,
     )
-    admitted = admit_wish(wish, find_config(ctx, config, repo), out)
+    admitted = admit_wish(wish, config_lookup.load_to_act(find_config(ctx, config, repo)), out)
     named = explicit_config(ctx, config)
-    command = shlex.join(["runner", "execute", str(out), *(("--config", str(named)) if named else ())])
+    go_on = command("execute", str(out), *(("--config", str(named)) if named else ()))
     if as_json:
         write_json(
             {
                 "delivery": admitted.delivery,
                 "activation": str(out),
-                "binding_identity": admitted.identity,
+                "binding_identity": admitted.activation.binding_identity,
                 "worktree": str(admitted.checkout.path),
-                "next": [command],
+                "next": [go_on],
             }
         )
     else:
@@ -117,6 +117,6 @@ def admit(
                 (f"Delivery {admitted.delivery}: admitted", "green"),
                 f"  activation  {out}",
                 f"  worktree    {admitted.checkout.path}",
-                f"  next        {command}",
+                f"  next        {go_on}",
             ]
         )

@@ -16,6 +16,7 @@ class Code(StrEnum):
     # caller
     CONFIG_INVALID = "config-invalid"
     CONFIG_NOT_FOUND = "config-not-found"
+    CONFIG_UNTRUSTED = "config-untrusted"
     PROVIDER_UNKNOWN = "provider-unknown"
     PROVIDER_DUPLICATE = "provider-duplicate"
     SECRET_UNREADABLE = "secret-unreadable"

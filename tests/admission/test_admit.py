@@ -49,7 +49,7 @@ def test_what_is_admitted_is_interpreted(tmp_path: Path) -> None:
     assert made.workspace.base_commit == git(repo, "rev-parse", "HEAD")
     assert [(e.role, e.provider, e.model) for e in made.executors] == [
         ("coder", "openai", "gpt:x"),
-        ("judge", "recorded", str(Path("tape").resolve())),
+        ("judge", "recorded", "tape"),
     ]
     assert made.executors[0].descriptor == DESCRIPTORS["openai"].digest
     assert admitted(tmp_path, target_ref="mine").target.ref == "refs/heads/mine"

@@ -6,13 +6,23 @@ import pytest
 
 from runner.admission.package import SetupStep
 from runner.admission.setup import run_setup
-from runner.admission.worktree import Checkout, discover, fresh_worktree, in_place, remove_worktree, target_expected
+from runner.admission.worktree import (
+    Checkout,
+    discover,
+    in_place,
+    make_worktree,
+    planned_worktree,
+    remove_worktree,
+    target_expected,
+)
 from runner.contract.errors import CallerError, Code, EnvironmentFault, RunnerError
 from tests.admission.repositories import git, repository
 
 
 def fresh(tmp_path: Path, base: str | None = None) -> Checkout:
-    return fresh_worktree(discover(tmp_path / "repo"), base=base, directory=tmp_path / "trees" / "d1")
+    checkout = planned_worktree(discover(tmp_path / "repo"), base=base, directory=tmp_path / "trees" / "d1")
+    make_worktree(checkout)
+    return checkout
 
 
 def refused(code: Code, call: object, *arguments: object, **named: object) -> RunnerError:
@@ -62,7 +72,7 @@ def test_nothing_that_the_repository_configures_is_executed(tmp_path: Path) -> N
     (repo / "b.bin").touch()
     error = refused(Code.REPOSITORY_INVALID, fresh, tmp_path)
     assert [f.place for f in error.findings] == ["b.bin"]
-    assert not (tmp_path / "trees" / "d1").exists()
+    assert not (tmp_path / "trees").exists()
     refused(Code.REPOSITORY_INVALID, in_place, discover(repo), include_dirty=True)
     (repo / ".git" / "info" / "attributes").write_text("")
     remove_worktree(fresh(tmp_path))
@@ -106,6 +116,18 @@ def test_a_shallow_clone_and_a_subfolder_are_fine(tmp_path: Path) -> None:
     git(tmp_path, "clone", "--quiet", "--depth=1", f"file://{tmp_path}/origin", "repo")
     assert discover(tmp_path / "repo" / "sub").root == (tmp_path / "repo").resolve()
     assert (fresh(tmp_path).path / "sub" / "a.txt").exists()
+
+
+def test_planning_writes_nothing(tmp_path: Path) -> None:
+    """Not a byte in the repository, whatever it configures, nor a folder."""
+    repo = repository(tmp_path / "repo")
+    git(repo, "config", "core.splitIndex", "true")
+    git(repo, "config", "core.untrackedCache", "true")
+    before = {path: path.lstat().st_mtime_ns for path in tmp_path.rglob("*")}
+    planned = planned_worktree(discover(repo), base=None, directory=tmp_path / "trees" / "d1")
+    assert {path: path.lstat().st_mtime_ns for path in tmp_path.rglob("*")} == before
+    make_worktree(planned)
+    assert git(planned.path, "status", "--porcelain") == ""
 
 
 def test_an_unknown_base_or_a_taken_folder_leaves_nothing(tmp_path: Path) -> None:

@@ -111,7 +111,7 @@ def test_in_place(runner: CommandLine, repo: Path, package: Path) -> None:
 )
 def test_refused_wishes(runner: CommandLine, repo: Path, words: tuple[str, ...], code: str) -> None:
     """One clear message, exit 2, and no worktree, activation or Delivery is left."""
-    (runner.here / "here").mkdir()
+    world.recordings(runner.here / "here")
     (runner.here / "roles.yaml").write_text(world.ROLES)
     needed = ("--input", "task=x") if "task:=3" not in words else ()
     number = ("--input", "n=3") if "n=three" not in words else ()
@@ -119,20 +119,8 @@ def test_refused_wishes(runner: CommandLine, repo: Path, words: tuple[str, ...],
     answer = runner("run", "roles.yaml", *where, *needed, *number, *words, "--json")
     assert answer.code == 2 and answer.document["error"]["code"] == code, answer
     assert answer.document["error"]["remedy"] or answer.document["error"]["findings"]
-    assert not any(
-        (runner.state / name).exists() and any((runner.state / name).iterdir()) for name in ("worktrees", "deliveries")
-    )
+    assert not (runner.home / ".local").exists()
     assert world.git(repo, "worktree", "list").count("\n") == 0
-
-
-def test_nothing_recorded_is_refused_before_any_effect(runner: CommandLine, repo: Path) -> None:
-    """A binding that its provider refuses leaves nothing behind either."""
-    (runner.here / "roles.yaml").write_text(world.ROLES)
-    words = ("--repo", str(repo), "--input", "task=x", "--input", "n=3", "--bind", "coder=recorded:nowhere")
-    answer = runner("run", "roles.yaml", *words, "--id", "d1", "--json")
-    assert answer.code == 2, answer
-    assert not (runner.state / "worktrees" / "d1").exists()
-    assert not (runner.state / "activations" / "d1.json").exists()
 
 
 def test_inspect(runner: CommandLine, repo: Path, package: Path) -> None:

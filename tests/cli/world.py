@@ -3,6 +3,8 @@
 import subprocess
 from pathlib import Path
 
+from runner.contract.recording import Header, line_bytes
+
 PACKAGE = """\
 name: touch
 steps:
@@ -20,6 +22,23 @@ steps:
   - id: write
     agent: { role: coder, prompt: "{{ input.task }}", scope: ["src/**"] }
 """
+
+
+CONFIG = """\
+[providers.openai]
+credential = { env = "NO_SUCH_KEY" }
+[providers.openai.settings]
+base_url = "http://127.0.0.1:1/v1"
+[providers.recorded]
+"""
+"""A provider whose secret is missing, at an address where nobody listens."""
+
+
+def recordings(directory: Path) -> Path:
+    """A directory of recordings that holds, with one session in which nothing was asked."""
+    directory.mkdir(parents=True)
+    (directory / "write.1.jsonl").write_bytes(line_bytes(Header(step="write@1", provider="openai", model="m")))
+    return directory
 
 
 def git(repository: Path, *words: str) -> str:

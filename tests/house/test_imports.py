@@ -117,9 +117,11 @@ PLANTS: dict[str, list[Plant]] = {
     "openai-in-its-provider": [
         plant("providers.recorded.planted_sdk", "langchain_openai"),
         plant("runner.invocation.planted_client", "httpx"),
+        plant("runner.coordinator.planted_client", "httpx2"),
     ],
-    "git-in-custody": [
+    "gitpython-in-one-file": [
         plant("runner.coordinator.planted_git", "git"),
+        plant("custody.planted_git", "git"),
         plant("runner.admission.planted_git", "git"),
     ],
     "yaml-in-admission": [plant("runner.interpreter.planted_yaml", "ruamel.yaml")],
