@@ -26,9 +26,9 @@ from runner.contract.config import RunnerFactoryConfig
 from runner.contract.grant import GrantKey
 from runner.contract.ids import DeliveryId
 from runner.contract.layout import delivery_layout
-from runner.contract.outcomes import CancelAck, DeliveryState, ExecuteResult
+from runner.contract.outcomes import CancelAck, DeliveryState, ExecuteResult, OpenWait
 from runner.contract.plan import Plan
-from runner.contract.ports import Case, Clock, Observer, Rooms
+from runner.contract.ports import Bridge, Case, Clock, Deferred, Observer, Rooms
 from runner.contract.provider import ProviderDescriptor
 from runner.contract.records import Record
 from runner.coordinator.coordinator import Coordinator
@@ -50,6 +50,17 @@ class Dependencies:
     observer: Observer | None = None
     clock: Clock | None = None
     stop: asyncio.Event | None = None
+    waits: Bridge | None = None
+    """Asked for workflow waits such as approvals; without it, and when it defers, the Delivery suspends."""
+    interactions: Bridge | None = None
+    """Asked for what a running agent wants to know."""
+
+
+class _Nobody:
+    """The bridge where there is none: every question waits for an answer from outside."""
+
+    async def ask(self, delivery: DeliveryId, wait: OpenWait) -> Deferred:
+        return Deferred()
 
 
 class Runner:
@@ -143,6 +154,8 @@ class RunnerFactory:
                 isolation=self._config.isolation,
                 runner_version=metadata.version("m02-runner"),
                 interpret=interpret,
+                waits=deps.waits or _Nobody(),
+                interactions=deps.interactions or _Nobody(),
             )
             stack.push_async_callback(coordinator.close)
             if deps.stop is not None:

@@ -27,16 +27,19 @@ from hosts.langgraph.results import (
     uncertain,
 )
 from runner.contract import plan as words
-from runner.contract.activation import AgentAction, CommandAction, DecisionAction, GenerateAction
+from runner.contract.activation import AgentAction, ApprovalAction, CommandAction, DecisionAction, GenerateAction
 from runner.contract.canonical import FrozenJson, digest
+from runner.contract.errors import Code, IntegrityError
 from runner.contract.events import StepSkipped, ToolCalled, ToolFailed, ToolSucceeded, ValueRef
 from runner.contract.grant import WorkspaceGrant
 from runner.contract.ids import ObjectId
+from runner.contract.outcomes import OpenWait
 from runner.contract.plan import Site
 from runner.contract.ports import (
     Accepted,
     ActionInvocation,
     Artifacts,
+    AwaitingInput,
     CommandResult,
     Completed,
     Dispatch,
@@ -134,6 +137,8 @@ class Handlers:
             case DecisionAction() as action:
                 self.decide(site, action)
                 return None
+            case ApprovalAction():
+                raise IntegrityError(Code.KIND_NOT_BUILT, "the step kind 'approval' is not built yet")
 
     async def _generate(self, opened: Open, site: Site, action: GenerateAction) -> Report:
         try:
@@ -151,6 +156,8 @@ class Handlers:
                 return uncertain(opened.step, call, why)
             case Failed(suspend_s=float() | int()):
                 return _suspended(opened, said)
+            case AwaitingInput(wait=wait):
+                return _awaiting(opened, wait)
             case _:
                 self._journal.fail(opened, not_completed(said, self._attempts.current()))
         return None
@@ -174,6 +181,8 @@ class Handlers:
                 return None
             case Uncertain(call=call, why=why):
                 return uncertain(opened.step, call, why)
+            case AwaitingInput(wait=wait):
+                return _awaiting(opened, wait)
             case _:
                 return self._not_completed(opened, said, await self._attempts.discard(attempt))
 
@@ -183,7 +192,7 @@ class Handlers:
                 self._journal.fail(opened, environment_changed(verdict))
             case Failed(suspend_s=float() | int()):
                 return _suspended(opened, said)
-            case Completed() | Uncertain():
+            case Completed() | Uncertain() | AwaitingInput():
                 raise TypeError(f"{type(said).__name__} is not a failure")
             case _:
                 self._journal.fail(opened, not_completed(said, verdict.savepoint.commit))
@@ -279,6 +288,7 @@ def _dispatch(
         system=texts.system,
         prompt=texts.prompt,
         grant=grant,
+        mark=None,
         timeout_s=site.timeout_s,
         attempts_max=site.attempts_max,
     )
@@ -286,3 +296,7 @@ def _dispatch(
 
 def _suspended(opened: Open, said: Failed) -> HostSuspended:
     return HostSuspended(reason=said.code, detail=said.message, step=opened.step, resume_in_s=said.suspend_s)
+
+
+def _awaiting(opened: Open, wait: OpenWait) -> HostSuspended:
+    return HostSuspended(reason="interaction", detail=wait.prompt, step=opened.step, resume_in_s=None, waits=(wait,))

@@ -177,6 +177,10 @@ class LangGraphHost:
         self._asked.cancel = self._asked.cancel or reason
         self._wake()
 
+    def answered(self, wait: str) -> None:
+        """See ``ports.WorkflowHost``."""
+        self._wake()
+
     def _wake(self) -> None:
         loop, drive = self._loop, self._drive
         if loop is not None and drive is not None and not loop.is_closed():

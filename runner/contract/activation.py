@@ -56,6 +56,8 @@ class AgentAction(Frozen):
     """The name of a required string property of the result with an ``enum``; its value is the step's outcome."""
     tools: tuple[str, ...] = ("read", "list", "search", "write", "edit")
     turns_max: Annotated[int, Field(ge=1, le=limits.TURNS_MAX)] = limits.TURNS_DEFAULT
+    asks: bool = False
+    """Whether the agent is offered the ``ask`` tool, through which it can ask a person and go on in the same session."""
     session: Literal["episode", "delivery"] = "episode"
     trust: Literal["trusted", "untrusted"] = "trusted"
     """``untrusted`` output is fenced and escaped when it enters a prompt."""
@@ -99,7 +101,27 @@ class DecisionAction(Frozen):
     """The case taken when no key equals the value; without it such a value fails the step."""
 
 
-Action = Annotated[AgentAction | GenerateAction | CommandAction | DecisionAction, Field(discriminator="kind")]
+class ApprovalAction(Frozen):
+    """A wait for a person. Nothing runs and no process is held while it is open."""
+
+    kind: Literal["approval"] = "approval"
+    prompt: Template
+    show_diff: bool = True
+    """Whether the asker is told to show what the Delivery has changed so far."""
+    answer_schema: Json
+    """What an answer must be; ``outcome`` names its required string property with an ``enum``."""
+    outcome: str = "decision"
+    expires_s: Seconds | None = None
+    on_expiry: Literal["renew", "default", "incomplete"] = "incomplete"
+    """``renew`` opens the same wait again, ``renewals_max`` times, then it is ``incomplete``; ``default`` takes ``default``
+    for the answer; ``incomplete`` ends the step as ``wait-expired``: routed, else the Delivery ends ``incomplete``."""
+    renewals_max: Annotated[int, Field(ge=0, le=1000)] = 3
+    default: Json = None
+
+
+Action = Annotated[
+    AgentAction | GenerateAction | CommandAction | DecisionAction | ApprovalAction, Field(discriminator="kind")
+]
 
 
 class RouteTo(Frozen):

@@ -186,7 +186,7 @@ class StepFailed(Event):
     KIND = "step.failed"
     OWNER = ("host",)
     outcome: str
-    """``failure``, ``timeout``, ``cancelled`` or ``budget-exhausted``."""
+    """``failure``, ``timeout``, ``cancelled``, ``budget-exhausted`` or ``wait-expired``."""
     code: str
     message: str
     retriable: bool
@@ -227,6 +227,81 @@ class InterventionNeeded(Event):
     OWNER = ("coordinator",)
     reason: str
     detail: str
+
+
+class InterventionResolved(Event):
+    """What a person said about an uncertain effect (``call``) or about a worktree that somebody edited (``call`` empty).
+
+    ``happened``: ``value`` is the call's result; ``did-not-happen``: it may run again; ``abandon``: the Delivery fails;
+    ``adopt``: the edited worktree goes on; ``discard``: it goes back to the last savepoint.
+    """
+
+    KIND = "intervention.resolved"
+    OWNER = ("coordinator",)
+    call: str
+    resolution: Literal["happened", "did-not-happen", "abandon", "adopt", "discard"]
+    value: ValueRef | None = None
+    who: str
+
+
+class WaitOpened(Event):
+    KIND = "wait.opened"
+    OWNER = ("host",)
+    wait: str
+    prompt: str
+    answer_schema: Json
+    outcome: str
+    show_diff: bool
+    expires_at: str | None
+    renewal: Annotated[int, Field(ge=0)] = 0
+    """How often it was opened again after an expiry."""
+
+
+class WaitAnswered(Event):
+    """A validated answer; exactly one for one opening."""
+
+    KIND = "wait.answered"
+    OWNER = ("coordinator", "host")
+    wait: str
+    value: ValueRef
+    who: str
+
+
+class WaitExpired(Event):
+    KIND = "wait.expired"
+    OWNER = ("host",)
+    wait: str
+    consequence: Literal["renewed", "default", "incomplete"]
+
+
+class InteractionRequested(Event):
+    """A running agent asked a person. ``wait`` is the call id of the tool call behind it."""
+
+    KIND = "interaction.requested"
+    OWNER = ("invocation",)
+    wait: str
+    prompt: str
+    answer_schema: Json
+
+
+class InteractionAnswered(Event):
+    KIND = "interaction.answered"
+    OWNER = ("coordinator", "invocation")
+    wait: str
+    value: ValueRef
+    who: str
+
+
+class ProcessStarted(Event):
+    """Who a child is, so that it is ended after a crash only if all three still match."""
+
+    KIND = "process.started"
+    OWNER = ("operations",)
+    call: str
+    pid: int
+    start_time: str
+    """Field 22 of ``/proc/PID/stat`` (clock ticks since boot) and the boot id: ``BOOT:TICKS``."""
+    group: int
 
 
 class TerminalProposed(Event):
@@ -303,6 +378,13 @@ VOCABULARY: Final[dict[str, type[Event]]] = {
         DecisionTaken,
         CancelRequested,
         InterventionNeeded,
+        InterventionResolved,
+        WaitOpened,
+        WaitAnswered,
+        WaitExpired,
+        InteractionRequested,
+        InteractionAnswered,
+        ProcessStarted,
         TerminalProposed,
         ResultPreserved,
         PublicationAsked,

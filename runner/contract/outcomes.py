@@ -11,7 +11,7 @@ from typing import Annotated, Final, Generic, Literal, TypeVar
 from pydantic import Field
 
 from runner.contract.activation import DigestText, ObjectIdText
-from runner.contract.canonical import canonical
+from runner.contract.canonical import Json, canonical
 from runner.contract.ids import DeliveryId, StepRef
 from runner.contract.model import Frozen
 
@@ -51,6 +51,9 @@ class Reason(StrEnum):
     OUTPUT_INVALID = "output-invalid"
     BINDING_DRIFT = "binding-drift"
     RECORDING_UNUSED = "recording-unused"
+    WAIT_EXPIRED = "wait-expired"
+    ABANDONED = "abandoned"
+    """A person gave up an uncertain effect: nobody knows whether it happened."""
     CANCEL_REQUESTED = "cancel-requested"
     DELIVERY_TIMEOUT = "delivery-timeout"
 
@@ -108,22 +111,40 @@ class Settled:
     settlement: Settlement
 
 
+class OpenWait(Frozen):
+    """A question that the Delivery waits with: a step's approval, or what a running agent asked."""
+
+    wait: str
+    """Its id, which an answer names: the step's key, and for an agent's question the call behind it."""
+    kind: Literal["approval", "interaction"]
+    step: str
+    prompt: str
+    answer_schema: Json
+    outcome: str | None = None
+    """The property of the answer that routes; a bare word given as the answer stands for it."""
+    show_diff: bool = False
+    since: str
+    expires_at: str | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suspended:
-    """Durable and open; no process is held. ``not_before`` (RFC 3339) is set when the machine or a provider said so."""
+    """Durable and open; no process is held. ``not_before`` (RFC 3339) is set when the machine or a provider said so;
+    ``waits`` are the questions that an answer would continue."""
 
     delivery: DeliveryId
     reason: str
     detail: str
     step: StepRef | None = None
     not_before: str | None = None
+    waits: tuple[OpenWait, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UncertainEffect:
-    """An effect that was begun and whose end nobody observed."""
+class UncertainEffect(Frozen):
+    """An effect that was begun and whose end nobody observed. ``call`` is the name that ``resolve`` takes."""
 
-    step: StepRef
+    step: str
+    """``StepRef.key``."""
     call: str
     tool: str
     input_text: str
@@ -200,4 +221,6 @@ class DeliveryState(Frozen):
     accepted_at: str
     records: int
     steps: tuple[StepState, ...]
+    waits: tuple[OpenWait, ...] = ()
+    uncertain: tuple[UncertainEffect, ...] = ()
     settlement: Settlement | None = None

@@ -25,10 +25,11 @@ SUPERSEDED: Final = "superseded"
 CANCELLED: Final = "cancelled"
 NONRETRYABLE: Final = "nonretryable-failure"
 BUDGET_EXHAUSTED: Final = "budget-exhausted"
+WAIT_EXPIRED: Final = "wait-expired"
 
-FAILING: Final = frozenset({FAILURE, TIMEOUT, CANCELLED, NONRETRYABLE, BUDGET_EXHAUSTED})
+FAILING: Final = frozenset({FAILURE, TIMEOUT, CANCELLED, NONRETRYABLE, BUDGET_EXHAUSTED, WAIT_EXPIRED})
 """Outcomes that count as failure; every other outcome of a step that ran counts as success."""
-EVENT_SUCCESSORS: Final = frozenset({CANCELLED, NONRETRYABLE, BUDGET_EXHAUSTED, "wait-expired", "continuation-invalid"})
+EVENT_SUCCESSORS: Final = frozenset({CANCELLED, NONRETRYABLE, BUDGET_EXHAUSTED, WAIT_EXPIRED, "continuation-invalid"})
 RESERVED_OUTCOMES: Final = FAILING | EVENT_SUCCESSORS | {SUCCESS, SKIPPED, SUPERSEDED}
 """A result schema may not use these as routing values of its own."""
 

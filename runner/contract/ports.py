@@ -15,9 +15,9 @@ from runner.contract.canonical import FrozenJson
 from runner.contract.errors import Finding
 from runner.contract.events import Owner, ValueRef
 from runner.contract.grant import WorkspaceGrant
-from runner.contract.ids import Digest, ObjectId, StepRef
+from runner.contract.ids import DeliveryId, Digest, ObjectId, StepRef
 from runner.contract.layout import DeliveryLayout
-from runner.contract.outcomes import Outcome, Publication, Reason, Retirement
+from runner.contract.outcomes import OpenWait, Outcome, Publication, Reason, Retirement
 from runner.contract.plan import Plan
 from runner.contract.records import Draft, InboxItem, Record
 from runner.contract.scope import Scope
@@ -55,6 +55,31 @@ class Progress(Protocol):
     """Where rooms drop progress; never blocks, never raises."""
 
     def progress(self, step: StepRef, text: str) -> None: ...
+
+
+# --- questions to people and other systems ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What somebody answered; not yet validated."""
+
+    value: FrozenJson
+    who: str
+
+
+@dataclass(frozen=True, slots=True)
+class Deferred:
+    """Nobody answers now: the Delivery suspends, and the question is asked again by a later execute."""
+
+
+class Bridge(Protocol):
+    """How questions reach somebody. One bridge for workflow waits, one for what a running agent asks; they never mix."""
+
+    async def ask(self, delivery: DeliveryId, wait: OpenWait) -> Answer | Deferred:
+        """Asked at most once per wait, opening and execute. May take long; it is cancelled when the wait is answered from
+        elsewhere, expires, or the Delivery stops. An answer that does not fit the schema is asked for again once."""
+        ...
 
 
 # --- ledger ----------------------------------------------------------------------------------------------------------
@@ -190,7 +215,14 @@ class Workspaces(Protocol):
         self, step: StepRef, attempt: int, scope: Scope, *, opened_at: ObjectId | None, expires_in_s: float
     ) -> WorkspaceGrant | ForeignEdit:
         """A grant for one attempt. ``opened_at`` is given for an attempt that a crash interrupted: the worktree returns
-        to that savepoint first. The first call of a process checks that nobody edited the worktree meanwhile."""
+        to that attempt's last mid-step savepoint, or to ``opened_at`` where it has none; the grant's savepoint is
+        ``opened_at`` either way. The first call of a process checks that nobody edited the worktree meanwhile; an edit
+        that a person resolved (``adopt``, ``discard``) is taken over or undone here."""
+        ...
+
+    def mark(self, grant: WorkspaceGrant, paths: tuple[str, ...]) -> Savepoint:
+        """A mid-step savepoint of the attempt, of exactly the known ``paths`` (as custody shows them), staged in the ledger
+        with the result of the tool call that changed them. Costs what the paths cost, no scan."""
         ...
 
     def settle(self, grant: WorkspaceGrant) -> Verdict:
@@ -243,6 +275,8 @@ class Dispatch:
     prompt: str
     grant: WorkspaceGrant | None
     """None for ``generate``."""
+    mark: Callable[[tuple[str, ...]], Savepoint] | None
+    """Takes a mid-step savepoint of the paths that a tool call changed, before its result is recorded. Synchronous."""
     timeout_s: float | None
     attempts_max: int
 
@@ -278,7 +312,14 @@ class Uncertain:
     why: str
 
 
-Disposition = Completed | Failed | Invalid | Uncertain
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AwaitingInput:
+    """The agent asked and nobody answers now. The attempt stays open; its session goes on from the journal."""
+
+    wait: OpenWait
+
+
+Disposition = Completed | Failed | Invalid | Uncertain | AwaitingInput
 
 
 class ActionInvocation(Protocol):
@@ -365,6 +406,7 @@ class HostSuspended:
     detail: str
     step: StepRef | None
     resume_in_s: float | None
+    waits: tuple[OpenWait, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -399,6 +441,10 @@ class WorkflowHost(Protocol):
         """Start nothing new, end what runs, then propose ``cancelled``. Idempotent; callable from the event loop."""
         ...
 
+    def answered(self, wait: str) -> None:
+        """The ledger has an answer to ``wait`` now: whoever waits for it looks again. Callable from the event loop."""
+        ...
+
     async def retire(self, authorization: Digest) -> Retirement:
         """Deletes checkpoints and frees what is live."""
         ...
@@ -416,6 +462,10 @@ class Case:
     layout: DeliveryLayout
     ledger: Ledger
     progress: Progress
+    waits: Bridge
+    """For workflow waits."""
+    interactions: Bridge
+    """For what a running agent asks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

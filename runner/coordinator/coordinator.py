@@ -29,7 +29,7 @@ from runner.contract.outcomes import (
     Suspended,
 )
 from runner.contract.plan import Plan
-from runner.contract.ports import Assembly, Clock, Observer
+from runner.contract.ports import Assembly, Bridge, Clock, Observer
 from runner.contract.records import InboxItem
 from runner.coordinator import fence, lease
 from runner.coordinator.correlation import check_activation, check_meaning
@@ -62,6 +62,8 @@ class Coordinator:
         isolation: str,
         runner_version: str,
         interpret: Interpret,
+        waits: Bridge,
+        interactions: Bridge,
     ) -> None:
         self._observation = Observation(observer)
         self._setting = Setting(
@@ -72,6 +74,8 @@ class Coordinator:
             meaning=meaning,
             meaning_digest=digest(meaning),
             runner_version=runner_version,
+            waits=waits,
+            interactions=interactions,
         )
         self._isolation = isolation
         self._interpret = interpret

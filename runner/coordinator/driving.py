@@ -29,6 +29,7 @@ from runner.contract.plan import Plan
 from runner.contract.ports import (
     Assembly,
     Boundary,
+    Bridge,
     Case,
     Clock,
     HostIntervention,
@@ -65,6 +66,8 @@ class Setting:
     meaning: FrozenJson
     meaning_digest: str
     runner_version: str
+    waits: Bridge
+    interactions: Bridge
 
 
 class StopSwitch:
@@ -93,7 +96,15 @@ async def drive_to_boundary(
     ledger = await in_thread(create_or_open, layout, clock=setting.clock)
     try:
         ledger.subscribe(setting.observation.record)
-        case = Case(activation=activation, plan=plan, layout=layout, ledger=ledger, progress=setting.observation)
+        case = Case(
+            activation=activation,
+            plan=plan,
+            layout=layout,
+            ledger=ledger,
+            progress=setting.observation,
+            waits=setting.waits,
+            interactions=setting.interactions,
+        )
         return await _Drive(setting, case, stop).run()
     finally:
         await in_thread(ledger.close)

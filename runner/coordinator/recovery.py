@@ -38,7 +38,7 @@ def uncertain_effects(records: Iterable[Record]) -> tuple[UncertainEffect, ...]:
         match record.event:
             case ToolCalled(effect=effect) as called if effect not in SAFE:
                 begun[record.step.key, called.call] = UncertainEffect(
-                    step=record.step,
+                    step=record.step.key,
                     call=called.call,
                     tool=called.tool,
                     input_text=_shown(called),

@@ -27,6 +27,7 @@ from runner.contract.events import OwnerRetired
 from runner.contract.ids import Digest
 from runner.contract.outcomes import Retirement
 from runner.contract.ports import (
+    AwaitingInput,
     Case,
     Clock,
     Completed,
@@ -304,5 +305,7 @@ async def _conclude_session(journal: Journal, disposition: Disposition) -> None:
             await journal.session_failed(FailureClass.INVALID_OUTPUT.value, "; ".join(findings))
         case Uncertain(call=call, why=why):
             await journal.session_failed("unknown", f"{call}: {why}")
+        case AwaitingInput():
+            return
         case _:
             assert_never(disposition)

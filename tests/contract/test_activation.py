@@ -89,7 +89,7 @@ def test_one_changed_byte_is_noticed(data: st.DataObject) -> None:
         (("workflow", "steps", 0, "budget_visits"), True, "workflow.steps.0.budget_visits"),
         (("workflow", "steps", 0, "id"), "Bad-Id", "workflow.steps.0.id"),
         (("workflow", "steps", 1, "action", "run"), [], "workflow.steps.1.action.command.run"),
-        (("workflow", "steps", 1, "action", "kind"), "approval", "workflow.steps.1.action"),
+        (("workflow", "steps", 1, "action", "kind"), "wait", "workflow.steps.1.action"),
         (("target", "ref"), "refs/stash", "target.ref"),
         (("target", "ref"), "HEAD", "target.ref"),
         (("target", "expected"), "", "target.expected"),

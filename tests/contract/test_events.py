@@ -15,12 +15,16 @@ from runner.contract.events import (
     DeliveryAccepted,
     DeliverySettled,
     Event,
+    InteractionAnswered,
+    InteractionRequested,
     InterventionNeeded,
+    InterventionResolved,
     ModelCalled,
     ModelResponded,
     OutputValidated,
     Owner,
     OwnerRetired,
+    ProcessStarted,
     PublicationAsked,
     PublicationKnown,
     ResultPreserved,
@@ -41,6 +45,9 @@ from runner.contract.events import (
     ToolSucceeded,
     Usage,
     ValueRef,
+    WaitAnswered,
+    WaitExpired,
+    WaitOpened,
 )
 from runner.contract.model import read_model
 from runner.contract.outcomes import Outcome, Reason, Retirement
@@ -81,6 +88,15 @@ SPECIMENS: list[Event] = [
     DecisionTaken(case="yes", target="go"),
     CancelRequested(who="me", cause="request"),
     InterventionNeeded(reason="uncertain", detail="d"),
+    InterventionResolved(call="a@1/1/t1", resolution="happened", value=INLINE, who="me"),
+    WaitOpened(
+        wait="ok@1", prompt="Go on?", answer_schema={}, outcome="decision", show_diff=True, expires_at=None, renewal=1
+    ),
+    WaitAnswered(wait="ok@1", value=INLINE, who="me"),
+    WaitExpired(wait="ok@1", consequence="renewed"),
+    InteractionRequested(wait="a@1/1/t2", prompt="Which?", answer_schema={}),
+    InteractionAnswered(wait="a@1/1/t2", value=INLINE, who="me"),
+    ProcessStarted(call="a@1/1/t1", pid=2, start_time="b:1", group=2),
     TerminalProposed(outcome=Outcome.FAILED, reason=Reason.STEP_FAILED, step="a@1", detail="d", output=None),
     ResultPreserved(tree=OBJECT, commit=OBJECT, ref="refs/runner/one/result"),
     PublicationAsked(ref="refs/heads/x", expected="absent", new=OBJECT),

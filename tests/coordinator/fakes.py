@@ -19,6 +19,7 @@ from runner.contract.plan import Plan
 from runner.contract.ports import Boundary, Case, Clock, HostStopped, Observer, Rooms, Savepoint, TerminalProposal
 from runner.contract.records import Draft, Record
 from runner.coordinator import Coordinator
+from tests.bridges import Nobody
 from tests.ledger.fakes import StillClock
 
 BASE = ObjectId("b" * 40)
@@ -286,6 +287,8 @@ class House:
 
     def coordinator(self, observer: Observer | None = None) -> Coordinator:
         return Coordinator(
+            waits=Nobody(),
+            interactions=Nobody(),
             state_root=self.state,
             assembly=FakeAssembly(self.world),
             clock=self.clock,

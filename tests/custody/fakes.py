@@ -21,6 +21,7 @@ from runner.contract.plan import Plan, Site
 from runner.contract.records import Draft
 from runner.contract.scope import EVERYTHING, Scope
 from runner.ledger.store import create_or_open
+from tests.bridges import Nobody
 
 ZERO_DIGEST = "sha256:" + "0" * 64
 ADMITTED_AT = "2026-01-02T03:04:05Z"
@@ -225,7 +226,13 @@ class Delivery:
             digest=Digest(ZERO_DIGEST),
         )
         case = ports.Case(
-            activation=self.activation, plan=plan, layout=self.layout, ledger=self.ledger, progress=Silent()
+            activation=self.activation,
+            plan=plan,
+            layout=self.layout,
+            ledger=self.ledger,
+            progress=Silent(),
+            waits=Nobody(),
+            interactions=Nobody(),
         )
         self.custody = Custodian(
             case=case,

@@ -42,6 +42,7 @@ from runner.contract.scope import EVERYTHING
 from runner.invocation.invoke import Invocation
 from runner.invocation.registry import Registry
 from runner.ledger.store import SqliteLedger, create_or_open
+from tests.bridges import Nobody
 
 SECRET = "sk-very-secret-0123456789"
 SCHEMA = {
@@ -295,7 +296,15 @@ class Delivery:
             input=None,
             digest=digest(None),
         )
-        case = Case(activation=bound, plan=self.plan, layout=layout, ledger=self.ledger, progress=self.shown)
+        case = Case(
+            activation=bound,
+            plan=self.plan,
+            layout=layout,
+            ledger=self.ledger,
+            progress=self.shown,
+            waits=Nobody(),
+            interactions=Nobody(),
+        )
         self.registry = Registry(
             factories=(self.factory,), config=config(self.factory.descriptor.key), environment=ENVIRONMENT
         )
@@ -318,6 +327,7 @@ class Delivery:
             "action": action,
             "system": "",
             "prompt": "Do it.",
+            "mark": None,
             "grant": self.grant(step) if isinstance(action, AgentAction) else None,
             "timeout_s": None,
             "attempts_max": 3,

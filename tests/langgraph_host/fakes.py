@@ -49,6 +49,7 @@ from runner.contract.records import Draft
 from runner.contract.scope import EVERYTHING, Scope
 from runner.interpreter.interpret import plan_of
 from runner.ledger import SqliteLedger, create_or_open
+from tests.bridges import Nobody
 
 DIGEST = digest("specimen")
 ANY: dict[str, Any] = {"type": "object"}
@@ -330,6 +331,8 @@ class Process:
             layout=world.layout,
             ledger=self.ledger,
             progress=Silent(),
+            waits=Nobody(),
+            interactions=Nobody(),
         )
         self.workspaces = FakeWorkspaces(self.ledger.writer("custody"), world.disk, world.history)
         self.invocation = FakeInvocation(world.act, self.ledger.writer("invocation"))

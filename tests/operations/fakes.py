@@ -15,6 +15,7 @@ from runner.contract.plan import Plan, Site
 from runner.contract.ports import Artifacts, Case, LedgerWriter
 from runner.contract.records import Draft, InboxItem, Record
 from runner.contract.scope import EVERYTHING
+from tests.bridges import Nobody
 
 
 class MemoryArtifacts:
@@ -166,5 +167,11 @@ def case_at(worktree: Path, ledger: MemoryLedger, shown: Shown) -> Case:
         digest=digest({}),
     )
     return Case(
-        activation=activation, plan=plan, layout=DeliveryLayout(worktree / "state"), ledger=ledger, progress=shown
+        activation=activation,
+        plan=plan,
+        layout=DeliveryLayout(worktree / "state"),
+        ledger=ledger,
+        progress=shown,
+        waits=Nobody(),
+        interactions=Nobody(),
     )
