@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from runner.cli import render
+from runner.cli.program import program
 from runner.contract import limits
 from runner.contract.canonical import FrozenJson, parse
 from runner.contract.errors import CallerError, Code, EnvironmentFault
@@ -46,6 +47,7 @@ def where_of(document: bytes, file: Path, named_config: Path | None) -> render.W
         config=named_config,
         repository=repository_of(Path(worktree)),
         worktree_kept=Path(worktree).is_dir(),
+        program=program(),
     )
 
 

@@ -138,8 +138,8 @@ def _refuse(lookup: Lookup, fields: list[str]) -> None:
         return
     raise CallerError(
         Code.CONFIG_UNTRUSTED,
-        f"{lookup.source} was found in the repository, and whoever can write there may have written it; so it may not say "
-        "where a secret is or where to write",
+        f"{lookup.source} was only found, in a repository that others may write to; so it may not say where a secret is or "
+        "where to write",
         remedy=f"read it, then say that you trust it by naming it: --config {shlex.quote(lookup.source)}, or {VARIABLE}",
         findings=[Finding(place=field, problem="not from a config that was only found", fix="") for field in fields],
     )

@@ -40,6 +40,8 @@ def examine(lookup: config_lookup.Lookup) -> tuple[Check, ...]:
         detail = f"{error.message}{': ' + findings if findings else ''}"
         return (*checks, Check(name="config", state="problem", detail=detail, remedy=error.remedy))
     checks.append(Check(name="config", state="ok", detail=f"{lookup.source}, because {lookup.why}"))
+    if not lookup.trusted:
+        checks.append(_trust(lookup))
     return (*checks, _state_root(Path(config.state_root)), *_providers(config), _isolation(config))
 
 
@@ -77,6 +79,17 @@ def _places(lookup: config_lookup.Lookup) -> Iterator[Check]:
         yield Check(
             name=f"config: {place.name}", state="ok" if place.used else "note", detail=f"{where} ({detail})".strip()
         )
+
+
+def _trust(lookup: config_lookup.Lookup) -> Check:
+    """What a config that was only found is good for."""
+    try:
+        config_lookup.load_to_act(lookup)
+    except RunnerError as error:
+        fields = ", ".join(finding.place for finding in error.findings)
+        return Check(name="config trust", state="problem", detail=f"{error.message}: {fields}", remedy=error.remedy)
+    detail = "it was only found, so it is used as long as it says neither where a secret is nor where to write"
+    return Check(name="config trust", state="note", detail=detail)
 
 
 def _state_root(root: Path) -> Check:

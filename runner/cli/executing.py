@@ -55,6 +55,8 @@ def run_wish(
     config = _recording(config_lookup.load_to_act(lookup), record)
     factory = _factory(config)
     admitted = admit_wish(wish, config, None)
+    if not lookup.trusted:
+        say(f"config {lookup.source}, found in the repository")
     say(f"Delivery {admitted.delivery}: {wish.package} in {admitted.checkout.path}", "bold")
     document = read_activation(admitted.file)
     where = replace(where_of(document, admitted.file, named_config), repository=str(admitted.checkout.repository.root))

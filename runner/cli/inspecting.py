@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from runner.cli import config_lookup, render
 from runner.cli.exit_codes import Exit
+from runner.cli.program import command
 from runner.cli.terminal import Line, write_json, write_lines
 from runner.contract.errors import RunnerError
 from runner.contract.ids import DeliveryId, delivery_id
@@ -38,7 +39,7 @@ def show_all(lookup: config_lookup.Lookup, *, as_json: bool) -> None:
     if as_json:
         write_json({"deliveries": documents})
     else:
-        write_lines(lines or ["no Deliveries yet; 'runner run PACKAGE' starts one"])
+        write_lines(lines or [f"no Deliveries yet; this starts one: {command('run', 'PACKAGE')}"])
 
 
 def show_state(lookup: config_lookup.Lookup, text: str, *, as_json: bool) -> None:

@@ -49,12 +49,14 @@ class Where:
     repository: str | None = None
     """Where to look at the published branch; None when that is not known any more."""
     worktree_kept: bool = True
+    program: tuple[str, ...] = ("runner",)
+    """The first words of a command line of ours."""
 
 
 def runner_command(where: Where, *words: str) -> str:
     """A ``runner`` command line, ready to paste."""
     config = ("--config", str(where.config)) if where.config else ()
-    return shlex.join(("runner", *words, *config))
+    return shlex.join((*where.program, *words, *config))
 
 
 def git_command(where: Where, *words: str) -> str:

@@ -33,21 +33,21 @@ def init(
     as_json: JsonOption = False,
 ) -> None:
     """Write a commented runner.toml and an example package. Never overwrites anything."""
-    from runner.cli.starter import PACKAGE_DIR, write_starter
+    from runner.cli.starter import next_commands, write_starter
     from runner.cli.terminal import write_json, write_lines
 
     written = write_starter(directory)
-    package = directory / PACKAGE_DIR / "fix-tests.yaml"
+    commands = next_commands(directory)
     if as_json:
-        write_json({"written": [str(path) for path in written]})
+        write_json({"written": [str(path) for path in written], "next": [command for _, command in commands]})
         return
+    width = max(len(what) for what, _ in commands)
     write_lines(
         [
             *(f"wrote {path}" for path in written),
             "next",
-            "  which config is used, and does it work?  runner doctor",
-            f"  is the package right?                    runner check {package}",
-            f"  what does it do?                         runner graph {package}",
+            *(f"  {what:<{width}}  {command}" for what, command in commands),
+            ("  why --config: a config that is only found in a repository may not name a secret", "dim"),
         ]
     )
 

@@ -5,12 +5,14 @@ from importlib import resources
 from pathlib import Path
 from typing import Final
 
+from runner.cli.program import command
 from runner.contract.errors import CallerError, Code, EnvironmentFault
 
 PACKAGE_DIR: Final = Path("workflows") / "fix-tests"
 
 CONFIG_TEXT: Final = """\
-# How this repository's Deliveries are run. Found at the root of a repository, or named with --config or RUNNER_CONFIG;
+# How Deliveries are run. Name this file with --config or RUNNER_CONFIG: one that is only found, at the root of a repository,
+# may not name a secret or where to write, because whoever can write to the repository may have written it.
 # `runner doctor` says which config is used and why. It holds no secret: only where one is.
 
 # The engine and the isolation are part of what a Delivery means; an open Delivery is continued only under the same.
@@ -47,6 +49,21 @@ def example_package() -> Mapping[str, str]:
     """The files of the example package: name -> text."""
     folder = resources.files("runner.cli") / "demo_data" / "package"
     return {entry.name: entry.read_text("utf-8") for entry in sorted(folder.iterdir(), key=lambda e: e.name)}
+
+
+def next_commands(root: Path) -> list[tuple[str, str]]:
+    """What to do with what ``write_starter`` wrote, as (why, command)."""
+    config = ("--config", str(root / "runner.toml"))
+    package = str(root / PACKAGE_DIR / "fix-tests.yaml")
+    repository = () if root == Path() else ("--repo", str(root))
+    words = ("--input", "task=Make the failing tests pass", "--input", "python=python3")
+    models = ("--bind", "coder=openai:MODEL", "--bind", "reviewer=openai:MODEL")
+    return [
+        ("does the config work?", command("doctor", *config)),
+        ("is the package right?", command("check", package)),
+        ("what does it do?", command("graph", package)),
+        ("run it, with your MODEL", command("run", package, *config, *repository, *words, *models)),
+    ]
 
 
 def write_starter(root: Path) -> tuple[Path, ...]:

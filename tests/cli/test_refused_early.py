@@ -99,9 +99,7 @@ def test_recordings_changed_after_admission_are_drift(runner: CommandLine, repo:
     assert "error" not in runner("execute", "a.json", "--json").document
 
 
-def test_a_binding_may_be_named_from_anywhere(
-    runner: CommandLine, repo: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_binding_may_be_named_from_anywhere(runner: CommandLine, repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The activation holds the absolute directory: executing it elsewhere finds the same recordings."""
     words = ("--repo", str(repo), "--bind", "coder=recorded:./tapes", "-o", "a.json")
     assert runner("admit", *WISH, *words).code == 0
