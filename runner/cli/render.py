@@ -207,7 +207,7 @@ def _fields(result: ExecuteResult) -> dict[str, Any]:
         case NeedsIntervention():
             effects = [
                 {
-                    "step": e.step.key,
+                    "step": e.step,
                     "call": e.call,
                     "tool": e.tool,
                     "input": e.input_text,
