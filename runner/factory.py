@@ -32,7 +32,7 @@ from runner.contract.ports import Bridge, Case, Clock, Deferred, Observer, Rooms
 from runner.contract.provider import ProviderDescriptor
 from runner.contract.records import Record
 from runner.coordinator.coordinator import Coordinator
-from runner.coordinator.inspection import inspect_delivery, list_deliveries
+from runner.coordinator.inspection import accepted_activation, inspect_delivery, list_deliveries
 from runner.interpreter.interpret import interpret
 from runner.invocation.invoke import Invocation
 from runner.invocation.registry import Registry
@@ -104,6 +104,10 @@ class Records:
     def inspect(self, delivery: DeliveryId) -> DeliveryState:
         """As ``Runner.inspect``."""
         return inspect_delivery(self.state_root, delivery, self.isolation)
+
+    def activation(self, delivery: DeliveryId) -> bytes | None:
+        """What ``delivery`` was accepted with, canonical; None before it was. Errors as ``inspect``."""
+        return accepted_activation(self.state_root, delivery)
 
     def events(self, delivery: DeliveryId) -> Iterator[Record]:
         """The ledger in order. ``CallerError`` (delivery-unknown), ``IntegrityError`` at a record that does not hold."""

@@ -200,11 +200,20 @@ class StepState(Frozen):
     attempt: int
     outcome: str | None = None
     since: str
+    """When it came into this state."""
+    began: str | None = None
+    """When its first attempt started."""
     detail: str = ""
     model_calls: int = 0
     tool_calls: int = 0
+    answers: int = 0
+    """Model calls that were answered; ``counted`` of them told their tokens, ``priced`` of them had a cost. The sums are of
+    those: what the others used is unknown."""
+    counted: int = 0
+    priced: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
+    cost_usd: float = 0.0
 
 
 class DeliveryState(Frozen):
@@ -219,6 +228,8 @@ class DeliveryState(Frozen):
     driver: str | None = None
     """``host:pid`` of the live driver, or None."""
     accepted_at: str
+    last_at: str = ""
+    """When the last record was written; empty before the first."""
     records: int
     steps: tuple[StepState, ...]
     waits: tuple[OpenWait, ...] = ()

@@ -6,14 +6,16 @@ from pathlib import Path
 from typing import Literal
 
 from runner.contract import events
+from runner.contract.canonical import canonical
 from runner.contract.errors import CallerError, Code
 from runner.contract.ids import DeliveryId, delivery_id
 from runner.contract.layout import delivery_layout
 from runner.contract.outcomes import DeliveryState, Settlement, StepState
 from runner.contract.records import Record
 from runner.coordinator.fence import live_driver
+from runner.coordinator.journal import accepted_in
 from runner.coordinator.machine import CUES, Cue, Phase, after
-from runner.ledger import open_reader
+from runner.ledger import FileArtifacts, open_reader
 
 State = Literal["scheduled", "running", "completed", "failed", "skipped", "superseded"]
 
@@ -45,6 +47,17 @@ def inspect_delivery(state_root: Path, delivery: str, isolation: str = "none") -
         return fold(reader.read(), name, driver, isolation)
 
 
+def accepted_activation(state_root: Path, delivery: str) -> bytes | None:
+    """The activation that ``delivery`` was accepted with, in its canonical form; None before it was. Errors as
+    ``inspect_delivery``."""
+    layout = delivery_layout(state_root, delivery_id(delivery))
+    if not layout.ledger.exists():
+        return None
+    with open_reader(layout) as reader:
+        found = accepted_in(reader)
+    return None if found is None else canonical(FileArtifacts(layout.artifacts).get(found[0].document))
+
+
 def fold(records: Iterable[Record], delivery: DeliveryId, driver: str | None, isolation: str) -> DeliveryState:
     """The state after ``records``, all of them in order. Pure; costs one pass."""
     seen = _Seen()
@@ -62,6 +75,7 @@ def fold(records: Iterable[Record], delivery: DeliveryId, driver: str | None, is
         isolation=seen.isolation or isolation,
         driver=driver,
         accepted_at=seen.accepted_at,
+        last_at=seen.last_at,
         records=seen.head,
         steps=tuple(step.state() for step in seen.steps.values()),
         settlement=seen.settlement,
@@ -78,10 +92,15 @@ class _Step:
     attempt: int = 0
     outcome: str | None = None
     detail: str = ""
+    began: str | None = None
     model_calls: int = 0
     tool_calls: int = 0
+    answers: int = 0
+    counted: int = 0
+    priced: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
+    cost_usd: float = 0.0
 
     def state(self) -> StepState:
         return StepState(
@@ -90,17 +109,23 @@ class _Step:
             attempt=self.attempt,
             outcome=self.outcome,
             since=self.since,
+            began=self.began,
             detail=self.detail,
             model_calls=self.model_calls,
             tool_calls=self.tool_calls,
+            answers=self.answers,
+            counted=self.counted,
+            priced=self.priced,
             input_tokens=self.input_tokens,
             output_tokens=self.output_tokens,
+            cost_usd=self.cost_usd,
         )
 
     def add(self, record: Record) -> None:
         match record.event:
             case events.StepAttemptStarted():
                 self._move(record, "running")
+                self.began = self.began or record.at
                 self.attempt = record.attempt or self.attempt
             case events.StepCompleted(outcome=outcome):
                 self._move(record, "completed", outcome)
@@ -113,12 +138,21 @@ class _Step:
             case events.ModelCalled():
                 self.model_calls += 1
             case events.ModelResponded(usage=usage):
-                self.input_tokens += usage.input_tokens or 0
-                self.output_tokens += usage.output_tokens or 0
+                self._spend(usage)
             case events.ToolCalled():
                 self.tool_calls += 1
             case _:
                 pass
+
+    def _spend(self, usage: events.Usage) -> None:
+        self.answers += 1
+        if usage.input_tokens is not None or usage.output_tokens is not None:
+            self.counted += 1
+            self.input_tokens += usage.input_tokens or 0
+            self.output_tokens += usage.output_tokens or 0
+        if usage.cost_usd is not None:
+            self.priced += 1
+            self.cost_usd += usage.cost_usd
 
     def _move(self, record: Record, state: State, outcome: str | None = None, detail: str = "") -> None:
         self.state_name, self.outcome, self.detail, self.since = state, outcome, detail, record.at
@@ -132,6 +166,7 @@ class _Seen:
     head: int = 0
     generation: int = 0
     accepted_at: str = ""
+    last_at: str = ""
     isolation: str = ""
     detail: str = ""
     proposed: events.TerminalProposed | None = None
@@ -145,7 +180,7 @@ class _Seen:
         if self.generation and record.generation != self.generation:
             self.move(Cue.LEFT)
             self.move(Cue.TAKEN_UP)
-        self.generation, self.head = record.generation, record.seq
+        self.generation, self.head, self.last_at = record.generation, record.seq, record.at
         before = self.phase
         self.move(CUES[record.event.KIND])
         if before is Phase.NEEDS_INTERVENTION and self.phase is Phase.RUNNING:

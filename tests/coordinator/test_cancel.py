@@ -6,12 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from runner.contract.canonical import canonical
 from runner.contract.errors import CallerError, Code, IntegrityError
 from runner.contract.ids import DeliveryId
 from runner.contract.layout import delivery_layout
 from runner.contract.outcomes import CancelAck, Outcome, Reason
 from runner.contract.ports import Boundary
 from runner.coordinator import fence, inspect_delivery, list_deliveries
+from runner.coordinator.inspection import accepted_activation
 from runner.ledger import create_or_open
 from tests.coordinator.fakes import FakeHost, House
 from tests.coordinator.test_execute import die, kinds, settled
@@ -147,6 +149,8 @@ async def test_phases_as_inspect_sees_them(house: House) -> None:
     state = await house.coordinator().inspect(ONE)
     assert (state.phase, state.settlement, state.driver) == ("settled", settlement, None)
     assert state.records == len(kinds(house))
+    assert accepted_activation(house.state, ONE) == canonical(house.activation().to_json())
+    assert state.accepted_at and state.last_at >= max(step.since for step in state.steps)
 
 
 async def test_the_list_opens_no_databases(house: House, tmp_path: Path) -> None:
