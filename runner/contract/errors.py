@@ -34,6 +34,10 @@ class Code(StrEnum):
     MEANING_CHANGED = "meaning-changed"
     KIND_NOT_BUILT = "kind-not-built"
     FEATURE_MISSING = "feature-missing"
+    CALL_UNKNOWN = "call-unknown"
+    WAIT_UNKNOWN = "wait-unknown"
+    ANSWER_INVALID = "answer-invalid"
+    TAKEOVER_REFUSED = "takeover-refused"
     USAGE = "usage"
     # provider
     PROVIDER_NOT_IMPLEMENTED = "provider-not-implemented"

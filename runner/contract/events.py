@@ -258,7 +258,11 @@ class WaitOpened(Event):
 
 
 class WaitAnswered(Event):
-    """A validated answer; exactly one for one opening."""
+    """A validated answer; exactly one for one opening.
+
+    Whoever appends one looks for an earlier one and appends on the event loop's thread, without an await in between: an
+    answer from the inbox and one from a bridge never both count. The first in the ledger is the one that does.
+    """
 
     KIND = "wait.answered"
     OWNER = ("coordinator", "host")
@@ -285,6 +289,8 @@ class InteractionRequested(Event):
 
 
 class InteractionAnswered(Event):
+    """As ``WaitAnswered``, appended by the same rule."""
+
     KIND = "interaction.answered"
     OWNER = ("coordinator", "invocation")
     wait: str

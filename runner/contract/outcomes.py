@@ -235,3 +235,30 @@ class DeliveryState(Frozen):
     waits: tuple[OpenWait, ...] = ()
     uncertain: tuple[UncertainEffect, ...] = ()
     settlement: Settlement | None = None
+
+
+class Check(Frozen):
+    """One thing that was looked at: ``ok`` is False when the record does not hold."""
+
+    name: str
+    ok: bool
+    detail: str
+
+
+class Verification(Frozen):
+    """What ``verify`` looked at, in order. Where the chain itself is broken, nothing after it was looked at."""
+
+    delivery: str
+    checks: tuple[Check, ...]
+
+    @property
+    def ok(self) -> bool:
+        return all(check.ok for check in self.checks)
+
+
+class Takeover(Frozen):
+    """The fence is free: nobody drives the Delivery now. ``ended`` are the processes that were told to end."""
+
+    delivery: str
+    ended: tuple[int, ...]
+    detail: str
