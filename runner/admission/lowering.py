@@ -10,6 +10,7 @@ from runner.contract import limits
 from runner.contract.activation import (
     Action,
     AgentAction,
+    ApprovalAction,
     CommandAction,
     DecisionAction,
     GenerateAction,
@@ -30,6 +31,20 @@ SUMMARY_SCHEMA = freeze(
     }
 )
 """What an agent or generate step answers when its package declares no result."""
+
+
+ANSWER_SCHEMA = freeze(
+    {
+        "type": "object",
+        "properties": {
+            "decision": {"type": "string", "enum": ["approve", "reject"]},
+            "comment": {"type": "string"},
+        },
+        "required": ["decision"],
+        "additionalProperties": False,
+    }
+)
+"""What a person answers when an approval declares no answer."""
 
 
 @dataclass(slots=True)
@@ -116,20 +131,24 @@ def _step(step: authored.Step, number: int, origins: Origins, read_schema: ReadS
 
 
 def _action(step: authored.Step, base: str, path: Path, origins: Origins, read_schema: ReadSchema) -> Action:
-    def result(value: FrozenJson, kind: str) -> FrozenJson:
-        schema, source = _schema(value, (*path, kind, "result"), read_schema)
-        origins.add(f"{base}.action.result_schema", *(() if source else (*path, kind, "result")), document=source)
-        return SUMMARY_SCHEMA if value is None else schema
+    def read(value: FrozenJson, field: str, becomes: str, otherwise: FrozenJson) -> FrozenJson:
+        schema, source = _schema(value, (*path, step.kind, field), read_schema)
+        origins.add(f"{base}.action.{becomes}", *(() if source else (*path, step.kind, field)), document=source)
+        return otherwise if value is None else schema
+
+    def result(value: FrozenJson) -> FrozenJson:
+        return read(value, "result", "result_schema", SUMMARY_SCHEMA)
 
     if (agent := step.agent) is not None:
         return AgentAction(
             executor=agent.role,
             prompt=agent.prompt,
             scope=agent.scope,
-            result_schema=result(agent.result, "agent"),
+            result_schema=result(agent.result),
             outcome=agent.outcome,
             tools=agent.tools,
             turns_max=agent.turns_max,
+            asks=agent.asks,
             session=agent.session,
             trust=agent.trust,
         )
@@ -139,7 +158,7 @@ def _action(step: authored.Step, base: str, path: Path, origins: Origins, read_s
             system=generate.system,
             prompt=generate.prompt,
             input=generate.input,
-            result_schema=result(generate.result, "generate"),
+            result_schema=result(generate.result),
             outcome=generate.outcome,
             trust=generate.trust,
         )
@@ -153,6 +172,17 @@ def _action(step: authored.Step, base: str, path: Path, origins: Origins, read_s
             effect=command.effect,
             scope=command.scope,
             output_bytes_max=command.output_bytes_max,
+        )
+    if (approval := step.approval) is not None:
+        return ApprovalAction(
+            prompt=approval.prompt,
+            show_diff=approval.show == "diff",
+            answer_schema=read(approval.answer, "answer", "answer_schema", ANSWER_SCHEMA),
+            outcome=approval.outcome,
+            expires_s=approval.expires_s,
+            on_expiry=approval.on_expiry or "incomplete",
+            renewals_max=limits.RENEWALS_DEFAULT if approval.renewals is None else approval.renewals,
+            default=approval.default,
         )
     assert step.decision is not None  # noqa: S101 - the model admits exactly one kind
     return DecisionAction(on=step.decision.on, default=step.decision.default)

@@ -15,13 +15,12 @@ from runner.contract.canonical import Json, freeze
 from runner.contract.model import Frozen
 from runner.contract.scope import EVERYTHING, READ_ONLY, Scope
 
-KINDS: Final = ("agent", "generate", "command", "decision")
+KINDS: Final = ("agent", "generate", "command", "decision", "approval")
 KINDS_NOT_BUILT: Final = (
     "code",
     "tool",
     "parallel",
     "foreach",
-    "approval",
     "wait",
     "trigger",
     "review",
@@ -153,6 +152,7 @@ class Agent(Frozen):
     outcome: str | None = None
     tools: tuple[str, ...] = ("read", "list", "search", "write", "edit")
     turns_max: Annotated[int, Field(ge=1, le=limits.TURNS_MAX)] = limits.TURNS_DEFAULT
+    asks: bool = False
     session: Literal["episode", "delivery"] = "episode"
     trust: Literal["trusted", "untrusted"] = "trusted"
 
@@ -208,6 +208,27 @@ class Decision(Frozen):
     default: CaseField | None = None
 
 
+class Approval(Frozen):
+    """A wait for a person's answer."""
+
+    prompt: Template
+    show: Literal["diff", "nothing"] = "diff"
+    answer: SchemaField = None
+    outcome: str = "decision"
+    expires_s: Seconds | None = None
+    on_expiry: Literal["renew", "default", "incomplete"] | None = None
+    renewals: Annotated[int, Field(ge=0, le=limits.RENEWALS_MAX)] | None = None
+    default: Json = None
+
+    @model_validator(mode="after")
+    def _expiry(self) -> Self:
+        if self.expires_s is None and self.on_expiry is not None:
+            raise ValueError("'on_expiry' without 'expires_s': nothing ever expires; add it, or remove this")
+        if self.renewals is not None and self.on_expiry != "renew":
+            raise ValueError("'renewals' is for 'on_expiry: renew'; add that, or remove this")
+        return self
+
+
 class Budget(Frozen):
     visits: Annotated[int, Field(ge=1, le=limits.VISITS_MAX)]
 
@@ -233,6 +254,7 @@ class Step(Frozen):
     generate: Generate | None = None
     command: Command | None = None
     decision: Decision | None = None
+    approval: Approval | None = None
 
     @model_validator(mode="after")
     def _one_kind(self) -> Self:

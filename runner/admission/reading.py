@@ -21,6 +21,12 @@ from runner.contract.errors import Finding
 ROUNDS_MAX: Final = 6
 _ESSENTIAL: Final = ("role", "prompt", "run", "on", "cases")
 """Without these an action says nothing that could be judged."""
+_UNFITTING: Final = {
+    "retry": ("command", "decision", "approval"),
+    "timeout_s": ("decision", "approval"),
+    "expect": ("generate", "decision", "approval"),
+}
+"""Fields that stand at every step and mean nothing for these kinds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,10 +115,10 @@ class _Reader:
             if isinstance(action, dict):
                 action.setdefault(name, step[name])
             del step[name]
-        unfitting = {"retry": ("command", "decision"), "timeout_s": ("decision",), "expect": ("generate", "decision")}
-        for name, kinds in unfitting.items():
+        for name, kinds in _UNFITTING.items():
             if name in step and kind in kinds:
-                self._find(("steps", number, name), f"a {kind} step has no {name!r}", "remove it")
+                fix = "write 'expires_s' into it" if (kind, name) == ("approval", "timeout_s") else "remove it"
+                self._find(("steps", number, name), f"a step of kind {kind!r} has no {name!r}", fix)
                 del step[name]
         inner = step.get("command")
         if isinstance(inner, dict) and isinstance(inner.get("run"), str) and inner.get("shell") is not True:

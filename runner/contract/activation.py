@@ -115,7 +115,7 @@ class ApprovalAction(Frozen):
     on_expiry: Literal["renew", "default", "incomplete"] = "incomplete"
     """``renew`` opens the same wait again, ``renewals_max`` times, then it is ``incomplete``; ``default`` takes ``default``
     for the answer; ``incomplete`` ends the step as ``wait-expired``: routed, else the Delivery ends ``incomplete``."""
-    renewals_max: Annotated[int, Field(ge=0, le=1000)] = 3
+    renewals_max: Annotated[int, Field(ge=0, le=limits.RENEWALS_MAX)] = limits.RENEWALS_DEFAULT
     default: Json = None
 
 

@@ -15,6 +15,9 @@ TEMPLATE_CHARS_MAX: Final = 262_144
 
 VISITS_MAX: Final = 10_000
 ATTEMPTS_MAX: Final = 10
+RENEWALS_DEFAULT: Final = 3
+RENEWALS_MAX: Final = 1_000
+"""How often one approval may be opened again after it expired."""
 TURNS_MAX: Final = 200
 TURNS_DEFAULT: Final = 50
 """Model calls one agent episode may make."""

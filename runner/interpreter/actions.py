@@ -18,7 +18,7 @@ from runner.contract.canonical import FrozenJson
 from runner.contract.errors import Finding
 from runner.contract.scope import is_git_path
 from runner.interpreter.expressions import strings
-from runner.interpreter.schemas import schema_findings
+from runner.interpreter.schemas import schema_findings, value_findings
 
 TOOLS: Final = ("read", "list", "search", "write", "edit")
 
@@ -47,16 +47,16 @@ def texts(action: Action) -> Iterator[tuple[str, str]]:
 
 def outcomes(step: Step, *, may_exhaust: bool) -> frozenset[str] | None:
     """Every outcome ``step`` can end with; None for a decision, whose cases are its routes."""
-    events = _EVENTS | ({plan.BUDGET_EXHAUSTED} if may_exhaust else set())
+    events = _EVENTS | ({plan.BUDGET_EXHAUSTED} if may_exhaust else frozenset())
     match step.action:
         case DecisionAction():
             return None
         case CommandAction():
             return events | {plan.SUCCESS}
-        case ApprovalAction():
-            return frozenset({plan.FAILURE, plan.WAIT_EXPIRED}) | routing_values(
-                step.action.answer_schema, step.action.outcome
-            )
+        case ApprovalAction(expires_s=expires_s, on_expiry=on_expiry):
+            expires = expires_s is not None and on_expiry != "default"
+            ends = events - {plan.TIMEOUT} | ({plan.WAIT_EXPIRED} if expires else frozenset())
+            return ends | routing_values(step.action.answer_schema, step.action.outcome)
         case AgentAction() | GenerateAction():
             declared = routing_values(step.action.result_schema, step.action.outcome)
             return events | (declared or {plan.SUCCESS})
@@ -80,15 +80,13 @@ def action_findings(step: Step, place: str, roles: frozenset[str]) -> Iterator[F
             yield from _agent(action, place, roles)
         case GenerateAction():
             yield from _executor(action.executor, place, roles)
-            yield from _result(action, place)
+            yield from _result(action.result_schema, action.outcome, place, "result")
         case CommandAction():
             yield from _command(action, place)
         case DecisionAction():
             yield from _decision(step, action, place)
         case ApprovalAction():
-            yield Finding(
-                place=f"{place}.kind", problem="the step kind 'approval' is not built yet", fix="leave it out"
-            )
+            yield from _approval(action, place)
     if step.expect_changes and not (isinstance(action, AgentAction | CommandAction) and action.scope.writable):
         yield Finding(
             place=place.removesuffix(".action") + ".expect_changes",
@@ -107,7 +105,7 @@ def _executor(role: str, place: str, roles: frozenset[str]) -> Iterator[Finding]
 
 def _agent(action: AgentAction, place: str, roles: frozenset[str]) -> Iterator[Finding]:
     yield from _executor(action.executor, place, roles)
-    yield from _result(action, place)
+    yield from _result(action.result_schema, action.outcome, place, "result")
     if action.session != "episode":
         yield Finding(
             place=f"{place}.session",
@@ -124,25 +122,54 @@ def _agent(action: AgentAction, place: str, roles: frozenset[str]) -> Iterator[F
         yield Finding(place=f"{place}.tools.{index}", problem=problem, fix=fix)
 
 
-def _result(action: AgentAction | GenerateAction, place: str) -> Iterator[Finding]:
-    found = schema_findings(action.result_schema, f"{place}.result_schema")
+def _result(schema: FrozenJson, outcome: str | None, place: str, what: str) -> Iterator[Finding]:
+    """``what`` is "result" or "answer": the name of the value that the schema is for."""
+    found = schema_findings(schema, f"{place}.{what}_schema")
     yield from found
-    if action.outcome is None or found:
+    if outcome is None or found:
         return
     where = f"{place}.outcome"
-    schema = action.result_schema
     required = schema.get("required", ()) if isinstance(schema, Mapping) else ()
-    values = routing_values(schema, action.outcome)
-    if not isinstance(required, tuple) or action.outcome not in required or not values:
+    values = routing_values(schema, outcome)
+    if not isinstance(required, tuple) or outcome not in required or not values:
         yield Finding(
             place=where,
-            problem=f"{action.outcome!r} is not a required property of the result with an enum of strings",
+            problem=f"{outcome!r} is not a required property of the {what} with an enum of strings",
             fix="declare it under properties with an enum, and list it in required",
         )
     for value in sorted(values & plan.RESERVED_OUTCOMES):
         yield Finding(place=where, problem=f"the value {value!r} is reserved", fix="choose another word for it")
     if "" in values:
         yield Finding(place=where, problem="an outcome cannot be empty", fix="give it a name")
+
+
+def _approval(action: ApprovalAction, place: str) -> Iterator[Finding]:
+    found = [*_result(action.answer_schema, action.outcome, place, "answer")]
+    yield from found
+    if action.on_expiry != "incomplete" and action.expires_s is None:
+        yield Finding(
+            place=f"{place}.on_expiry", problem="nothing ever expires here", fix="add expires_s, or remove on_expiry"
+        )
+    where = f"{place}.default"
+    if action.on_expiry != "default" and action.default is not None:
+        yield Finding(place=where, problem="the default is never taken", fix="add 'on_expiry: default', or remove it")
+    elif action.on_expiry == "default" and action.default is None:
+        yield Finding(place=where, problem="there is no default to take", fix="give the answer that counts then")
+    elif action.on_expiry == "default" and not found:
+        for problem in answer_problems(action.answer_schema, action.outcome, action.default):
+            yield Finding(place=where, problem=f"the default does not fit: {problem}", fix="make it a valid answer")
+
+
+def answer_problems(schema: FrozenJson, outcome: str | None, value: FrozenJson) -> tuple[str, ...]:
+    """Why ``value`` is no answer to a wait with this ``schema``, each with its place; empty when it is one. An answer that
+    fits the schema always names an outcome."""
+    found = [f"{f.place}: {f.problem}" for f in value_findings(schema, value, "answer")]
+    if not found and outcome is not None:
+        chosen = value.get(outcome) if isinstance(value, Mapping) else None
+        values = routing_values(schema, outcome)
+        if not isinstance(chosen, str) or chosen not in values:
+            found = [f"answer.{outcome}: it must be one of {', '.join(sorted(values))}"]
+    return tuple(found)
 
 
 def _command(action: CommandAction, place: str) -> Iterator[Finding]:
