@@ -56,7 +56,8 @@ def outcomes(step: Step, *, may_exhaust: bool) -> frozenset[str] | None:
         case ApprovalAction(expires_s=expires_s, on_expiry=on_expiry):
             expires = expires_s is not None and on_expiry != "default"
             ends = events - {plan.TIMEOUT} | ({plan.WAIT_EXPIRED} if expires else frozenset())
-            return ends | routing_values(step.action.answer_schema, step.action.outcome)
+            declared = routing_values(step.action.answer_schema, step.action.outcome)
+            return ends | (declared or {plan.SUCCESS})
         case AgentAction() | GenerateAction():
             declared = routing_values(step.action.result_schema, step.action.outcome)
             return events | (declared or {plan.SUCCESS})
