@@ -299,14 +299,24 @@ class InteractionAnswered(Event):
 
 
 class ProcessStarted(Event):
-    """Who a child is, so that it is ended after a crash only if all three still match."""
+    """Who a command's process is: the leader of a session and group of its own (``pid == group``), below two supervisors.
+
+    Durable, with its ``tool.called`` in one transaction, when the process exists and before it executes anything: without
+    this record nothing ran; with it and without a result, it may have. The supervisors end all of it within moments of
+    their driver's death; only if they were killed too does it run on. Then it is the leader that can be found, and by its
+    group most of what it started. Whoever finds the call without a result may send KILL to ``group`` if boot id, start time
+    and group (fields 22 and 5 of ``/proc/PID/stat``) are all as recorded. Otherwise it is gone, or the number is somebody
+    else's by now: nothing may be signalled.
+    """
 
     KIND = "process.started"
     OWNER = ("operations",)
     call: str
+    """The tool call that it carries out."""
     pid: int
     start_time: str
-    """Field 22 of ``/proc/PID/stat`` (clock ticks since boot) and the boot id: ``BOOT:TICKS``."""
+    """``BOOT:TICKS``: ``/proc/sys/kernel/random/boot_id`` and field 22 of ``/proc/PID/stat`` (clock ticks since boot). Empty
+    where the system does not say; then nothing matches."""
     group: int
 
 
