@@ -82,7 +82,7 @@ def test_an_agent_may_ask(tmp_path: Path) -> None:
             "the default does not fit: answer.decision: 'maybe' is not one of ['approve', 'reject']",
         ),
         ("{ prompt: p, outcome: comment }", "{}", "'comment' is not a required property of the answer"),
-        ("{ prompt: p, answer: {required: [decision], properties: {decision: {enum: [failure]}}} }", "{}", "reserved"),
+        ("{ prompt: p, answer: {required: [decision], properties: {decision: {enum: [failure, ok]}}} }", "{}", "reserved"),
         ("{ prompt: p, answer: {type: objekt} }", "{}", "is not a type"),
         ("{ prompt: '{{ steps.nope.output }}' }", "{}", "there is no step 'nope'"),
         ("{ prompt: p }", "{ success: completed }", "never ends as 'success'"),
