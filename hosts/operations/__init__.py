@@ -3,12 +3,12 @@
 Owned invariants
 - Nothing that a command started outlives the call: not after success, failure, timeout, cancellation, nor after the
   driver's own death by SIGKILL (``supervisor``).
-- The intent is durable before the process exists; how it ended is durable before the caller learns it.
+- Intent and identity are durable before the process executes anything; how it ended is durable before the caller learns it.
 - Output is bounded while it is read, redacted before it is kept, and harmless to show.
 - The process sees PATH, HOME, LANG, LC_*, TMPDIR and what the step declared, nothing else of our environment.
 
-Not covered (``isolation = "none"``): what a process does while it runs. It has the user's rights, so it can also kill its
-own supervisor; then its process group is still ended, but a child that left that group is not found.
+Not covered (``isolation = "none"``): what a process does while it runs. It has the user's rights, so it can also kill both
+processes that supervise it; then its process group is still ended, but a child that left that group is not found.
 """
 
 from hosts.operations.command import CommandRunner

@@ -3,45 +3,59 @@
 import asyncio
 import os
 import signal
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal, assert_never
 
 from hosts.operations.environment import clean_environment, environment_problem
+from hosts.operations.journal import CommandJournal
 from hosts.operations.output import OutputText, redact
-from hosts.operations.process import End, Ended, Lost, NotStarted, ProcessSpec, Sink, supervise
+from hosts.operations.process import End, Ended, Identity, Lost, NotStarted, ProcessSpec, Sink, supervise
 from runner.contract import limits
-from runner.contract.canonical import FrozenJson, freeze
-from runner.contract.effects import effect_key, tool_call_id
-from runner.contract.events import ArtifactStored, Event, ToolCalled, ToolFailed, ToolSucceeded, ValueRef
-from runner.contract.ids import CallId
 from runner.contract.ports import Case, Clock, CommandRequest, CommandResult, LedgerWriter
-from runner.contract.records import Draft
 
-TOOL: Final = "command"
 PROGRESS_CHARS_MAX: Final = 200
 KILLED: Final = int(signal.SIGKILL)
 
 
-@dataclass(slots=True)
-class _Stop:
-    """Why the process is asked to end. The first cause stands."""
+class _Watch:
+    """How long a command runs, and why it is asked to end. The first cause stands."""
 
-    event: asyncio.Event = field(default_factory=asyncio.Event)
-    cause: str = ""
+    def __init__(self, clock: Clock, timeout_s: float) -> None:
+        self.stop: Final = asyncio.Event()
+        self.cause = ""
+        self._clock: Final = clock
+        self._timeout_s: Final = timeout_s
+        self._began: float | None = None
+        self._timer: asyncio.Task[None] | None = None
 
     def ask(self, cause: str) -> None:
         self.cause = self.cause or cause
-        self.event.set()
+        self.stop.set()
+
+    def begin(self) -> None:
+        self._began = self._clock.monotonic()
+        self._timer = asyncio.create_task(self._expire())
+
+    def end(self) -> float:
+        """Seconds since ``begin``; 0 without one."""
+        if self._timer is not None:
+            self._timer.cancel()
+        return 0.0 if self._began is None else max(0.0, self._clock.monotonic() - self._began)
+
+    async def _expire(self) -> None:
+        await self._clock.sleep(self._timeout_s)
+        self.ask("timeout")
 
 
 class CommandRunner:
     """``ports.Operations`` with ``isolation = "none"``: the process has the user's rights.
 
-    One call is one process. ``tool.called`` (caller ``workflow``) is durable before it exists; ``tool.succeeded`` holds how
-    it ended, whatever its exit status, signal or timeout; ``tool.failed`` stands for one that did not start or that our
-    own cancellation ended. A crash between the two leaves the intent alone: the process is dead, what it did is unknown.
-    Raises what the ledger raises (``fence-lost``, ``disk-full``), and ``CancelledError`` once nothing runs any more.
+    One call is one process. ``tool.called`` (caller ``workflow``) and ``process.started`` are durable, in one transaction,
+    when the process exists and before it executes anything; ``tool.succeeded`` holds how it ended, whatever its exit status,
+    signal or timeout; ``tool.failed`` stands for one that did not start or that our own cancellation ended. So a crash leaves
+    no entry (nothing ran), or intent and identity alone (what it did is unknown, and whoever goes on can see that it is
+    dead). Raises what the ledger raises (``fence-lost``, ``disk-full``), and then nothing was started; and
+    ``CancelledError`` once nothing runs any more. The timeout counts from the moment it is let go.
     """
 
     def __init__(self, *, case: Case, writer: LedgerWriter, clock: Clock, grace_s: float = limits.TERM_GRACE_S) -> None:
@@ -52,8 +66,8 @@ class CommandRunner:
 
     async def command(self, request: CommandRequest) -> CommandResult:
         """See ``ports.Operations``. A second cancellation changes nothing: the end is bounded by the grace."""
-        stop = _Stop()
-        work = asyncio.create_task(self._run(request, stop), name=f"command {request.step.key}")
+        watch = _Watch(self._clock, request.timeout_s)
+        work = asyncio.create_task(self._run(request, watch), name=f"command {request.step.key}")
         cancelled: asyncio.CancelledError | None = None
         while not work.done():
             try:
@@ -61,45 +75,47 @@ class CommandRunner:
                 await asyncio.wait({work})
             except asyncio.CancelledError as error:
                 cancelled = error
-                stop.ask("cancelled")
+                watch.ask("cancelled")
         if cancelled is not None:
             # A ledger that could not be written says so as the cause; the cancellation itself always travels on.
             raise cancelled from (None if work.cancelled() else work.exception())
         return work.result()
 
-    async def _run(self, request: CommandRequest, stop: _Stop) -> CommandResult:
-        call = tool_call_id(request.step, request.attempt, 1)
-        await self._intend(request, call)
-        began = self._clock.monotonic()
+    async def _run(self, request: CommandRequest, watch: _Watch) -> CommandResult:
+        journal = CommandJournal(self._case, self._writer, request)
         out, err = (OutputText(request.output_bytes_max, request.secrets) for _ in range(2))
-        problem = self._problem(request)
-        end: End = NotStarted(why=problem) if problem else await self._supervise(request, stop, out, err)
+        try:
+            problem = self._problem(request)
+            end = NotStarted(why=problem) if problem else await self._supervise(request, watch, journal, (out, err))
+        finally:
+            duration_s = watch.end()
         if isinstance(end, NotStarted):
             end = NotStarted(why=redact(end.why, request.secrets))
-        duration_s = max(0.0, self._clock.monotonic() - began)
-        result = result_of(end, timed_out=stop.cause == "timeout", out=out, err=err, duration_s=duration_s)
-        await self._conclude(request, call, result, cancelled=stop.cause == "cancelled" and _was_asked(end))
+        result = result_of(end, timed_out=watch.cause == "timeout", out=out, err=err, duration_s=duration_s)
+        failure = failure_of(end, cancelled=watch.cause == "cancelled")
+        await asyncio.to_thread(journal.concluded, result, failure=failure)
         return result
 
     def _problem(self, request: CommandRequest) -> str | None:
         """What forbids the start. The directory is looked at now: the step before may have replaced it by a link."""
+        if any("\x00" in part for part in request.argv):
+            return "an argument holds a NUL byte"
         worktree = Path(self._case.activation.workspace.worktree).resolve()
         if not Path(request.cwd).resolve().is_relative_to(worktree):
             return "the working directory leads out of the worktree"
         return environment_problem(request.env)
 
-    async def _supervise(self, request: CommandRequest, stop: _Stop, out: OutputText, err: OutputText) -> End:
+    async def _supervise(
+        self, request: CommandRequest, watch: _Watch, journal: CommandJournal, outputs: tuple[OutputText, OutputText]
+    ) -> End:
+        async def record(identity: Identity) -> None:
+            await asyncio.to_thread(journal.started, identity)
+            watch.begin()
+
         env = clean_environment(os.environ, request.env)
         spec = ProcessSpec(argv=request.argv, cwd=request.cwd, env=env, grace_s=self._grace_s)
-        timer = asyncio.create_task(self._expire(request.timeout_s, stop))
-        try:
-            return await supervise(spec, self._sink(request, out), self._sink(request, err), stop.event)
-        finally:
-            timer.cancel()
-
-    async def _expire(self, seconds: float, stop: _Stop) -> None:
-        await self._clock.sleep(seconds)
-        stop.ask("timeout")
+        out, err = (self._sink(request, output) for output in outputs)
+        return await supervise(spec, out, err, watch.stop, record)
 
     def _sink(self, request: CommandRequest, output: OutputText) -> Sink:
         """Keeps one stream and shows the last line of what is new."""
@@ -111,56 +127,16 @@ class CommandRunner:
 
         return take
 
-    # --- journal -----------------------------------------------------------------------------------------------------
-
-    async def _intend(self, request: CommandRequest, call: CallId) -> None:
-        value = intent_of(request, self._case.activation.workspace.worktree)
-        key = effect_key(self._case.plan.delivery, request.step, TOOL, value, 0)
-
-        def write() -> None:
-            ref = self._case.ledger.artifacts.put(value)
-            event = ToolCalled(call=call, tool=TOOL, caller="workflow", effect=request.effect, key=key, input=ref)
-            self._append(request, *_stored(ref), event)
-
-        await asyncio.to_thread(write)
-
-    async def _conclude(self, request: CommandRequest, call: CallId, result: CommandResult, *, cancelled: bool) -> None:
-        def write() -> None:
-            if cancelled:
-                self._append(request, ToolFailed(call=call, message="cancelled: the process was ended"))
-            elif result.end == "not-started":
-                self._append(request, ToolFailed(call=call, message=result.message))
-            else:
-                ref = self._case.ledger.artifacts.put(value_of(result))
-                self._append(request, *_stored(ref), ToolSucceeded(call=call, value=ref))
-
-        await asyncio.to_thread(write)
-
-    def _append(self, request: CommandRequest, *events: Event) -> None:
-        self._writer.append(*(Draft(event=e, step=request.step, attempt=request.attempt) for e in events))
-
-
-def _stored(ref: ValueRef) -> tuple[ArtifactStored, ...]:
-    return (ArtifactStored(digest=ref.digest, bytes=ref.bytes),) if ref.stored else ()
-
-
-def _was_asked(end: End) -> bool:
-    return not isinstance(end, Ended) or end.asked
-
 
 # --- pure ------------------------------------------------------------------------------------------------------------
 
 
-def intent_of(request: CommandRequest, worktree: str) -> FrozenJson:
-    """What the ledger keeps of a request: argv (redacted), cwd inside the worktree, names but no values of ``env``."""
-    cwd = os.path.relpath(request.cwd, worktree)
-    argv = [redact(part, request.secrets) for part in request.argv]
-    return freeze({"argv": argv, "cwd": cwd, "env": sorted(request.env)})
-
-
-def value_of(result: CommandResult) -> FrozenJson:
-    """What the ledger keeps of a result. Without the duration, so that equal runs give equal digests."""
-    return freeze({name: getattr(result, name) for name in CommandResult.__slots__ if name != "duration_s"})
+def failure_of(end: End, *, cancelled: bool) -> str:
+    """Why the end is no result; empty when it is one."""
+    if isinstance(end, NotStarted):
+        return end.why
+    asked = isinstance(end, Lost) or end.asked
+    return "cancelled: the process was ended" if cancelled and asked else ""
 
 
 def result_of(end: End, *, timed_out: bool, out: OutputText, err: OutputText, duration_s: float) -> CommandResult:
@@ -170,7 +146,11 @@ def result_of(end: End, *, timed_out: bool, out: OutputText, err: OutputText, du
         case NotStarted(why=why):
             kind, status, message = "not-started", -1, why
         case Lost():
-            kind, status, message = "signal", KILLED, "its supervisor was killed; its process group was ended"
+            kind, status, message = (
+                "signal",
+                KILLED,
+                "its supervisor was killed, then everything that it supervised was ended",
+            )
         case Ended(status=status, by_signal=by_signal, asked=asked, left=left):
             kind = "timeout" if asked and timed_out else "signal" if by_signal else "exit"
             message = f"not even SIGKILL ended process {', '.join(map(str, left))}" if left else ""

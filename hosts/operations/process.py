@@ -2,16 +2,15 @@
 
 import asyncio
 import contextlib
-import json
 import os
 import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import BinaryIO, Final
 
 from hosts.operations import supervisor
 
@@ -59,30 +58,30 @@ class Ended:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lost:
-    """The supervisor itself was killed. What could still be identified was killed by us."""
-
-    identity: Identity | None
+    """The supervisor itself was killed. What could still be identified was killed."""
 
 
 End = NotStarted | Ended | Lost
 Sink = Callable[[bytes, bool], None]
 """Takes the next bytes of a stream; the flag is True exactly once, with the last."""
+Record = Callable[[Identity], Awaitable[None]]
+"""Makes durable who the process is. It has not executed anything yet, and never will if this raises."""
 
 
-async def supervise(spec: ProcessSpec, stdout: Sink, stderr: Sink, stop: asyncio.Event) -> End:
+async def supervise(spec: ProcessSpec, stdout: Sink, stderr: Sink, stop: asyncio.Event, record: Record) -> End:
     """Runs the process to its end, or to the end that ``stop`` asks for. When it returns or raises, nothing of it runs.
 
-    If this very task is cancelled, the control socket closes and the supervisor kills everything at once.
+    ``record`` is awaited once, when the process exists and before it executes; not at all when it is not going to. If it
+    raises, if ``stop`` was asked meanwhile, or if the driver dies in it, the process ends without a trace. If this very
+    task is cancelled, the control socket closes and the supervisor kills everything at once.
     """
-    if stop.is_set():
-        return NotStarted(why="it was cancelled before it started")
     with contextlib.ExitStack() as ours:
         try:
             child, control, outputs = _spawn(ours)
         except OSError as error:
             return NotStarted(why=f"the system cannot start another process: {error.strerror}")
         try:
-            return await _converse(spec, control, outputs, (stdout, stderr), stop)
+            return await _converse(_Conversation(spec, stop, record, child.pid), control, outputs, (stdout, stderr))
         finally:
             # Closing tells the supervisor to kill what is left; it ends within KILL_S.
             ours.close()
@@ -113,56 +112,92 @@ def _spawn(ours: contextlib.ExitStack) -> "tuple[subprocess.Popen[bytes], socket
         return child, control, reading
 
 
+@dataclass(frozen=True, slots=True)
+class _Conversation:
+    spec: ProcessSpec
+    stop: asyncio.Event
+    record: Record
+    supervisors: int
+    """Process group of the supervisor and its guard."""
+
+
 async def _converse(
-    spec: ProcessSpec, control: socket.socket, outputs: list[BinaryIO], sinks: tuple[Sink, Sink], stop: asyncio.Event
+    about: _Conversation, control: socket.socket, outputs: list[BinaryIO], sinks: tuple[Sink, Sink]
 ) -> End:
-    """Sends the request, forwards ``stop``, feeds the sinks; the supervisor's last word."""
+    """Sends the request, lets the process go once it is recorded, feeds the sinks; the supervisor's last word."""
     reader, writer = await asyncio.open_connection(sock=control, limit=LINE_BYTES_MAX)
-    reading = [asyncio.create_task(_read(pipe, sink)) for pipe, sink in zip(outputs, sinks, strict=True)]
-    asking = asyncio.create_task(_ask(stop, writer))
+    tasks = [asyncio.create_task(_read(pipe, sink)) for pipe, sink in zip(outputs, sinks, strict=True)]
     try:
-        writer.write(json.dumps(_request(spec)).encode() + b"\n")
-        end = await _listen(reader)
-        await asyncio.wait(reading, timeout=DRAIN_S)
+        writer.write(_request(about.spec))
+        held = await _held(reader)
+        if isinstance(held, NotStarted):
+            return held
+        if not about.stop.is_set():
+            await about.record(held)
+        if about.stop.is_set():
+            return NotStarted(why="it was cancelled before it started")
+        writer.write(b"g")
+        asking = asyncio.create_task(_ask(about, writer))
+        try:
+            end = await _last_word(reader, held)
+        finally:
+            asking.cancel()
+        await asyncio.wait(tasks, timeout=DRAIN_S)
         return end
     finally:
         writer.close()
-        for task in (asking, *reading):
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(asking, *reading, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def _request(spec: ProcessSpec) -> dict[str, Any]:
-    return {"argv": list(spec.argv), "cwd": spec.cwd, "env": dict(spec.env), "grace_s": float(spec.grace_s)}
+def _request(spec: ProcessSpec) -> bytes:
+    fields = [repr(float(spec.grace_s)), spec.cwd, str(len(spec.argv)), *spec.argv]
+    body = b"\0".join(map(os.fsencode, [*fields, *(f"{name}={value}" for name, value in spec.env.items())]))
+    return b"%d\n%s" % (len(body), body)
 
 
-async def _ask(stop: asyncio.Event, writer: asyncio.StreamWriter) -> None:
-    await stop.wait()
-    writer.write(b"end\n")
+async def _ask(about: _Conversation, writer: asyncio.StreamWriter) -> None:
+    await about.stop.wait()
+    writer.write(b"e")
+    # A command may have stopped its supervisors. They are not reaped before we close the socket.
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(about.supervisors, signal.SIGCONT)
 
 
-async def _listen(reader: asyncio.StreamReader) -> End:
-    """The supervisor's messages up to its last."""
-    identity: Identity | None = None
+async def _line(reader: asyncio.StreamReader) -> list[str]:
+    """The words of the supervisor's next line; none when it has ended."""
+    try:
+        return (await reader.readline()).decode().rstrip("\n").split(" ")
+    except ConnectionError:
+        return [""]
+
+
+async def _held(reader: asyncio.StreamReader) -> Identity | NotStarted:
+    match await _line(reader):
+        case ["held", pid, start_time, group]:
+            return Identity(pid=int(pid), start_time=int(start_time), group=int(group))
+        case ["not-started", *why]:
+            return NotStarted(why=" ".join(why))
+        case _:
+            return NotStarted(why="its supervisor was killed before it started")
+
+
+async def _last_word(reader: asyncio.StreamReader, identity: Identity) -> End:
+    """How it ended, once nobody at the other end is left."""
+    said = await _line(reader)
     with contextlib.suppress(ConnectionError):
-        while line := await reader.readline():
-            message = json.loads(line)
-            if "not_started" in message:
-                return NotStarted(why=message["not_started"])
-            if "started" in message:
-                identity = Identity(pid=message["started"], start_time=message["start_time"], group=message["group"])
-                continue
-            by_signal = "signal" in message
-            await reader.read()
+        await reader.read()
+    match said:
+        case ["not-started", *why]:
+            return NotStarted(why=" ".join(why))
+        case [("exit" | "signal") as how, number, asked, *left]:
             return Ended(
-                status=message["signal" if by_signal else "exit"],
-                by_signal=by_signal,
-                asked=message["asked"],
-                left=tuple(message["left"]),
+                status=int(number), by_signal=how == "signal", asked=asked == "1", left=tuple(int(pid) for pid in left)
             )
-    if identity is not None:
-        _kill_group(identity)
-    return Lost(identity=identity)
+        case _:
+            _kill_group(identity)
+            return Lost()
 
 
 def _kill_group(identity: Identity) -> None:

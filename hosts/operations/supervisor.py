@@ -1,30 +1,36 @@
-"""The small process between the driver and one command: nothing the command started survives it.
+"""The two small processes between the driver and one command: nothing the command started survives them.
 
-Run as a script (``python -I -S supervisor.py``) with only the standard library, in a session of its own. File descriptor 0
-is a socket to the driver, 1 and 2 are the command's output.
+Run as a script (``python -I -S supervisor.py``) with only the standard library, in a session of its own. It forks at once:
 
-Why a process of its own: as *child subreaper* it becomes the parent of every descendant whose parent died, so daemons
-(``setsid``, double fork) stay within reach; and as they are its own unreaped children, no process id it signals can have
-been given to somebody else. It ends everything when the command ends, when told to, and when the socket closes: a driver
-killed by SIGKILL closes it too.
+    driver --- guard --- supervisor --- the command, leader of its own session and group --- whatever it starts
 
-Lines of JSON on the socket. From the driver: the request ``{argv, cwd, env, grace_s}``, later ``end``. To the driver:
-``{"started": pid, "start_time": ticks, "group": pgid}`` or ``{"not_started": why}``; then
-``{"exit": n}`` or ``{"signal": n}`` with ``asked`` (it still ran when ``end`` came) and ``left`` (pids that even SIGKILL did
-not end within ``KILL_S``). Where there is no subreaper (macOS) only the process group is ended.
+Why processes of their own: as *child subreapers* they become the parent of every descendant whose parent died, so daemons
+(``setsid``, double fork) stay within reach; and as those are their own unreaped children, no process id that is signalled
+can have been given to somebody else. The supervisor ends everything when the command ends, when told to, when its socket
+closes (a driver killed by SIGKILL closes it too), and when the guard is gone. The guard only waits: if the supervisor is
+killed, by its own command (``kill $PPID``) or for lack of memory, the orphans come to the guard, which ends them; if it is
+stopped, the guard continues it. So whatever is killed among the driver and these two, one that is left cleans up. If all three
+are killed, the command runs on; that is why its identity is recorded before it executes anything: the next driver ends it.
+
+File descriptor 0 is a socket to the driver, 1 and 2 are the command's output. From the driver: the request (its length, a
+newline, then NUL-separated: grace, cwd, the number of arguments, arguments, ``NAME=value``), ``g`` to let the command go,
+later ``e`` to end it. To the driver, a line each: ``held PID TICKS GROUP`` once the process exists and waits; then
+``not-started WHY``; or ``exit N ASKED LEFT...`` / ``signal N ASKED LEFT...``, where ASKED is 1 if it still ran when its end
+was asked for, and LEFT are pids that even SIGKILL did not end within ``KILL_S``. The end of the stream without such a last
+line: the supervisor was killed. No JSON: importing it would take a third of the start-up time.
+
+Where there is no subreaper (macOS) only the process group is ended.
 """
 
 import contextlib
 import ctypes
 import errno
-import json
 import os
 import select
 import signal
 import sys
 import time
 
-PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 
 LEFTOVER_GRACE_S = 0.5
@@ -35,30 +41,38 @@ POLL_S = 0.01
 """Only while processes are being ended: their ends are looked for this often."""
 
 
-def prctl(option: int, value: int) -> bool:
-    """One ``prctl``; False where the system has none."""
-    try:
-        return bool(ctypes.CDLL(None).prctl(option, value, 0, 0, 0) == 0)
-    except AttributeError:
-        return False
+def become_subreaper() -> None:
+    """Where the system has it. Not inherited by a fork."""
+    with contextlib.suppress(AttributeError):
+        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
-def say(**message: object) -> None:
+def say(*words: object) -> None:
+    line = " ".join(map(str, words)).replace("\n", "\\n")
     # A driver that is gone is noticed by the closed socket, not here.
     with contextlib.suppress(OSError):
-        os.write(0, json.dumps(message).encode() + b"\n")
+        os.write(0, line.encode(errors="backslashreplace") + b"\n")
 
 
-def read_request() -> tuple[dict[str, object], bool] | None:
-    """The first line of the socket, and whether more came with it; None when the driver died before it was complete."""
-    data = bytearray()
-    while b"\n" not in data:
+def silence() -> None:
+    """Gives up our copies of the command's output: while we held them, the driver would never see their end."""
+    null = os.open(os.devnull, os.O_RDWR)
+    os.dup2(null, 1)
+    os.dup2(null, 2)
+
+
+def read_request() -> list[bytes] | None:
+    """The request's fields; None when the driver died before it was complete."""
+    data, size = bytearray(), None
+    while size is None or len(data) < size:
         chunk = os.read(0, 65536)
         if not chunk:
             return None
         data += chunk
-    line, _, more = bytes(data).partition(b"\n")
-    return json.loads(line), bool(more)
+        if size is None and b"\n" in data:
+            head, _, rest = data.partition(b"\n")
+            data, size = rest, int(head)
+    return bytes(data).split(b"\0")
 
 
 def start_time(pid: int) -> int:
@@ -73,61 +87,87 @@ def start_time(pid: int) -> int:
 # --- start -----------------------------------------------------------------------------------------------------------
 
 
-def start(argv: list[str], cwd: str, env: dict[str, str]) -> int | str:
-    """Forks and executes; the pid once the program has replaced the child, or why it could not."""
-    error_r, error_w = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        try:
-            become(argv, cwd, env)
-        except OSError as error:
-            os.write(error_w, f"{error.errno}\n{why_not(error, argv[0], cwd)}".encode(errors="backslashreplace"))
-        except ValueError as error:
-            os.write(error_w, f"0\nthe command cannot be passed to the system: {error}".encode(errors="replace"))
-        finally:
-            os._exit(127)
-    os.close(error_w)
-    failure = b""
-    while chunk := os.read(error_r, 65536):
-        failure += chunk
-    os.close(error_r)
-    if failure:
-        os.waitpid(pid, 0)
-        return failure.partition(b"\n")[2].decode()
-    return pid
+class Held:
+    """The command's process, forked but not yet executing: it waits at a gate, and ends if the gate closes unopened."""
+
+    def __init__(self, argv: list[bytes], cwd: bytes, env: dict[bytes, bytes]) -> None:
+        gate_r, self._gate = os.pipe()
+        self._report, report_w = os.pipe()
+        self.pid = os.fork()
+        if self.pid == 0:
+            try:
+                os.close(self._gate)
+                os.close(self._report)
+                detach()
+                os.write(report_w, b"\n")
+                if os.read(gate_r, 1):
+                    execute(argv, cwd, env)
+            except (OSError, ValueError) as error:
+                os.write(report_w, why_not(error, argv[0], cwd).encode(errors="backslashreplace"))
+            finally:
+                os._exit(127)
+        os.close(gate_r)
+        os.close(report_w)
+        # Only now it leads its session and group.
+        os.read(self._report, 1)
+
+    def give_up(self) -> None:
+        """It ends without having executed anything."""
+        os.kill(self.pid, signal.SIGKILL)
+        os.waitpid(self.pid, 0)
+
+    def let_go(self) -> str:
+        """Empty once the program has replaced the process, else why it could not (then it has ended)."""
+        # It may have been killed while it waited; then it has ended by a signal like any other.
+        with contextlib.suppress(BrokenPipeError):
+            os.write(self._gate, b"g")
+        os.close(self._gate)
+        failure = b""
+        while chunk := os.read(self._report, 65536):
+            failure += chunk
+        os.close(self._report)
+        if failure:
+            os.waitpid(self.pid, 0)
+        return failure.decode()
 
 
-def become(argv: list[str], cwd: str, env: dict[str, str]) -> None:
-    """In the child: own session and group, no input, default signals, no descriptor but 0, 1, 2; then the program."""
+def detach() -> None:
+    """In the child: own session and group, no input, no socket to the driver, default signals."""
     os.setsid()
-    prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
     for number in (signal.SIGPIPE, signal.SIGINT, signal.SIGTERM, signal.SIGCHLD, signal.SIGHUP, signal.SIGXFSZ):
         signal.signal(number, signal.SIG_DFL)
+
+
+def execute(argv: list[bytes], cwd: bytes, env: dict[bytes, bytes]) -> None:
+    """In the child: the program, in its directory, with no descriptor but 0, 1, 2."""
     try:
         os.chdir(cwd)
     except OSError as error:
         raise OSError(error.errno, "cwd") from None
-    # The error pipe and everything else of ours closes on exec: Python makes descriptors non-inheritable.
+    # The pipes and everything else of ours close on exec: Python makes descriptors non-inheritable.
     os.execvpe(argv[0], argv, env)  # noqa: S606 - an argv, no shell
 
 
-def why_not(error: OSError, program: str, cwd: str) -> str:
+def why_not(error: OSError | ValueError, program: bytes, cwd: bytes) -> str:
     """What a person needs to know to mend it."""
+    name = repr(os.fsdecode(program))
+    if not isinstance(error, OSError):
+        return f"the command cannot be passed to the system: {error}"
     if error.strerror == "cwd":
-        return f"the working directory {cwd!r} cannot be entered: {os.strerror(error.errno or 0)}"
+        return f"the working directory {os.fsdecode(cwd)!r} cannot be entered: {os.strerror(error.errno or 0)}"
     match error.errno:
         case errno.ENOENT:
-            return f"{program!r} was not found (on PATH, or the interpreter that its first line names)"
+            return f"{name} was not found (on PATH, or the interpreter that its first line names)"
         case errno.EACCES | errno.EPERM:
-            return f"{program!r} is not executable (permission denied)"
+            return f"{name} is not executable (permission denied)"
         case errno.ENOEXEC:
-            return f"{program!r} is neither a program nor a script whose first line names its interpreter"
+            return f"{name} is neither a program nor a script whose first line names its interpreter"
         case errno.E2BIG:
             return "arguments and environment are larger than the system accepts"
         case _:
-            return f"{program!r} did not start: {error.strerror}"
+            return f"{name} did not start: {error.strerror}"
 
 
 # --- end -------------------------------------------------------------------------------------------------------------
@@ -177,15 +217,15 @@ def others(main: int) -> list[int]:
     return alive
 
 
-def ended(main: int) -> dict[str, int] | None:
+def ended(main: int) -> tuple[str, int] | None:
     """How the command ended, without reaping it: until then its process and group ids cannot be reused."""
     info = os.waitid(os.P_PID, main, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     if info is None:
         return None
-    return {"exit": info.si_status} if info.si_code == os.CLD_EXITED else {"signal": info.si_status}
+    return ("exit" if info.si_code == os.CLD_EXITED else "signal", info.si_status)
 
 
-def quiet_within(main: int, seconds: float, hurry: "Wakeup", *, number: int | None = None) -> bool:
+def quiet_within(main: int, seconds: float, wakeup: "Wakeup", *, number: int | None = None) -> bool:
     """Whether everything has ended within ``seconds``; ``number`` is signalled again every round, as a killed process
     leaves its children to us. Ends early when the driver dies."""
     until = time.monotonic() + seconds
@@ -194,18 +234,18 @@ def quiet_within(main: int, seconds: float, hurry: "Wakeup", *, number: int | No
             signal_all(main, number)
         if ended(main) is not None and not others(main):
             return True
-        if time.monotonic() >= until or (number is None and hurry.orphaned):
+        if time.monotonic() >= until or (number is None and wakeup.orphaned):
             return False
-        hurry.wait(POLL_S)
+        wakeup.wait(POLL_S)
 
 
-def end_all(main: int, grace_s: float, hurry: "Wakeup") -> list[int]:
+def end_all(main: int, grace_s: float, wakeup: "Wakeup") -> list[int]:
     """TERM, the grace, KILL. Returns what even that did not end."""
-    if not hurry.orphaned and (ended(main) is None or others(main)):
+    if not wakeup.orphaned and (ended(main) is None or others(main)):
         signal_all(main, signal.SIGTERM)
         signal_all(main, signal.SIGCONT)
-        quiet_within(main, grace_s, hurry)
-    if quiet_within(main, KILL_S, hurry, number=signal.SIGKILL):
+        quiet_within(main, grace_s, wakeup)
+    if quiet_within(main, KILL_S, wakeup, number=signal.SIGKILL):
         return []
     return [pid for pid in children() if pid != main or ended(main) is None]
 
@@ -214,63 +254,102 @@ def end_all(main: int, grace_s: float, hurry: "Wakeup") -> list[int]:
 
 
 class Wakeup:
-    """Waits for the end of a child or a word from the driver."""
+    """Waits for the end of a child, a word from the driver, or the end of the driver or the guard."""
 
-    def __init__(self) -> None:
+    def __init__(self, guard: int) -> None:
+        """``guard`` is a pipe whose other end only the guard has."""
         self._child_r, child_w = os.pipe()
         os.set_blocking(child_w, False)
         os.set_blocking(self._child_r, False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(child_w, warn_on_full_buffer=False)
         self._poll = select.poll()
-        self._poll.register(self._child_r, select.POLLIN)
-        self._poll.register(0, select.POLLIN | select.POLLHUP)
+        for fd in (0, guard, self._child_r):
+            self._poll.register(fd, select.POLLIN | select.POLLHUP)
+        self.released = False
         self.asked = False
         self.orphaned = False
 
     def wait(self, seconds: float | None) -> None:
         """Returns after ``seconds``, or earlier when something happened."""
         for fd, _ in self._poll.poll(None if seconds is None else seconds * 1000):
-            if fd != 0:
-                with contextlib.suppress(BlockingIOError):
-                    os.read(fd, 65536)
-            elif self._heard():
-                self.asked = True
-            else:
+            said = self._read(fd)
+            if fd == self._child_r:
+                continue
+            self.released = self.released or b"g" in said
+            self.asked = self.asked or b"e" in said
+            if not said:
                 self.orphaned = True
-                self._poll.unregister(0)
+                self._poll.unregister(fd)
 
-    def _heard(self) -> bool:
+    def _read(self, fd: int) -> bytes:
         try:
-            return bool(os.read(0, 4096))
+            return os.read(fd, 4096)
         except OSError:
-            return False
+            return b""
+
+
+def supervise(guard: int) -> None:
+    """One command, from its request to its end."""
+    become_subreaper()
+    request = read_request()
+    if request is None:
+        return
+    grace_s, cwd, count, *rest = request
+    argv, env = rest[: int(count)], dict(item.split(b"=", 1) for item in rest[int(count) :])
+    wakeup = Wakeup(guard)
+    try:
+        held = Held(argv, cwd, env)
+    except OSError as error:
+        say("not-started", f"the system cannot start another process: {error.strerror}")
+        return
+    silence()
+    say("held", held.pid, start_time(held.pid), held.pid)
+    while not wakeup.released and not wakeup.asked and not wakeup.orphaned:
+        wakeup.wait(None)
+    if not wakeup.released or wakeup.orphaned:
+        held.give_up()
+        return
+    if failure := held.let_go():
+        say("not-started", failure)
+        return
+    while ended(held.pid) is None and not wakeup.asked and not wakeup.orphaned:
+        wakeup.wait(None)
+    asked = ended(held.pid) is None
+    left = end_all(held.pid, float(grace_s) if asked else LEFTOVER_GRACE_S, wakeup)
+    if not wakeup.orphaned:
+        how, number = ended(held.pid) or ("signal", int(signal.SIGKILL))
+        say(how, number, int(asked), *left)
+
+
+def stand_guard(supervisor: int) -> None:
+    """Until the supervisor has ended. If it was killed, everything below it has become ours, and ends here."""
+    while os.WIFSTOPPED(status := os.waitpid(supervisor, os.WUNTRACED)[1]):
+        os.kill(supervisor, signal.SIGCONT)
+    until = time.monotonic() + KILL_S
+    while status != 0 and (orphans := others(0)) and time.monotonic() < until:
+        for pid in orphans:
+            # Permission: a set-uid program.
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(POLL_S)
 
 
 def main() -> None:
-    prctl(PR_SET_CHILD_SUBREAPER, 1)
-    received = read_request()
-    if received is None:
+    become_subreaper()
+    watched, guard_end = os.pipe()
+    try:
+        supervisor = os.fork()
+    except OSError as error:
+        say("not-started", f"the system cannot start another process: {error.strerror}")
         return
-    request, asked_already = received
-    argv, cwd, env, grace_s = (request[k] for k in ("argv", "cwd", "env", "grace_s"))
-    assert isinstance(argv, list) and isinstance(cwd, str) and isinstance(env, dict) and isinstance(grace_s, float)  # noqa: S101
-    wakeup = Wakeup()
-    wakeup.asked = asked_already
-    pid = start(argv, cwd, env)
-    # Our copies of the command's output: while we held them, the driver would never see their end.
-    null = os.open(os.devnull, os.O_RDWR)
-    os.dup2(null, 1)
-    os.dup2(null, 2)
-    if isinstance(pid, str):
-        say(not_started=pid)
-        return
-    say(started=pid, start_time=start_time(pid), group=pid)
-    while ended(pid) is None and not wakeup.asked and not wakeup.orphaned:
-        wakeup.wait(None)
-    asked = ended(pid) is None
-    left = end_all(pid, grace_s if asked else LEFTOVER_GRACE_S, wakeup)
-    say(**(ended(pid) or {"signal": int(signal.SIGKILL)}), asked=asked, left=left)
+    if supervisor == 0:
+        os.close(guard_end)
+        supervise(watched)
+    else:
+        os.close(watched)
+        silence()
+        stand_guard(supervisor)
 
 
 if __name__ == "__main__":

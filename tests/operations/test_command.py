@@ -17,8 +17,8 @@ async def test_exit_status_and_streams(bench: Bench) -> None:
     """A non-zero exit is a result: recorded as succeeded, with the streams apart."""
     result = await bench.sh("echo out; echo err >&2; exit 3")
     assert (result.end, result.status, result.stdout, result.stderr) == ("exit", 3, "out\n", "err\n")
-    assert bench.ledger.kinds == ["tool.called", "tool.succeeded"]
-    event = bench.ledger.records[1].event
+    assert bench.ledger.kinds == ["tool.called", "process.started", "tool.succeeded"]
+    event = bench.ledger.records[-1].event
     assert isinstance(event, ToolSucceeded)
     assert thaw(bench.ledger.artifacts.get(event.value)) == {
         "end": "exit", "status": 3, "stdout": "out\n", "stderr": "err\n", "truncated": False, "message": ""
@@ -31,7 +31,7 @@ async def test_intent_is_durable_before_the_process(bench: Bench) -> None:
     seen: list[bool] = []
     bench.ledger.on_append = lambda record: seen.append(witness.exists())
     await bench.sh("touch ran", env={"TOKEN": "s3cret"}, secrets=("s3cret",))
-    assert seen == [False, True]
+    assert seen == [False, False, True]
     called = bench.ledger.records[0].event
     assert isinstance(called, ToolCalled)
     assert (called.tool, called.caller, called.effect, called.call) == (
@@ -65,7 +65,7 @@ async def test_signal_is_told_apart_from_exit(bench: Bench) -> None:
         (("./plain",), "'./plain' is not executable"),
         (("./no-interpreter",), "first line names"),
         (("./empty",), "neither a program nor a script"),
-        (("true", "a\x00b"), "embedded null byte"),
+        (("true", "a\x00b"), "NUL byte"),
         (("true", "x" * 3_000_000), "larger than the system accepts"),
     ],
 )

@@ -67,7 +67,7 @@ async def test_timeout_is_told_apart(bench: Bench, held_clock: HeldClock, alive:
     held_clock.strike.set()
     result = await work
     assert (result.end, result.status, result.stdout) == ("timeout", 0, "ready\nbye\n")
-    assert bench.ledger.kinds == ["tool.called", "tool.succeeded"]
+    assert bench.ledger.kinds == ["tool.called", "process.started", "tool.succeeded"]
     assert alive(marker) == []
 
 
@@ -121,12 +121,48 @@ async def test_cancelled_before_the_start(bench: Bench) -> None:
     assert bench.ledger.kinds == ["tool.called", "tool.failed"]
 
 
-async def test_killing_the_supervisor(bench: Bench, alive: Alive, marker: str) -> None:
-    """A command that kills its own supervisor gains nothing: its group is ended and the step has an answer."""
-    result = await bench.sh("sleep 1000 & kill -KILL $PPID; sleep 1000", env=_env(marker))
+@pytest.mark.parametrize("kill", ["$PPID", "$(ps -o ppid= -p $PPID)", "$PPID $(ps -o ppid= -p $PPID)"])
+async def test_killing_the_supervisors(bench: Bench, alive: Alive, marker: str, kill: str) -> None:
+    """A command that kills its supervisor, the guard, or both gains nothing: its group is ended, the step has an answer."""
+    result = await bench.sh(f"sleep 1000 & kill -KILL {kill}; sleep 1000", env=_env(marker))
     assert (result.end, result.status) == ("signal", signal.SIGKILL)
     assert "supervisor" in result.message
     await _gone(alive, marker)
+
+
+@pytest.mark.parametrize("kill", ["$PPID", "$(ps -o ppid= -p $PPID)"])
+async def test_a_killed_supervisors_orphans_are_found(bench: Bench, alive: Alive, marker: str, kill: str) -> None:
+    """Daemons in sessions of their own, too, when one of the two processes above them is killed: the other ends them."""
+    (bench.worktree / "daemon.py").write_text(DAEMON)
+    result = await bench.sh(f"{AWAIT_DAEMON}; kill -KILL {kill}; sleep 1000", env=_env(marker))
+    assert result.end == "signal"
+    assert alive(marker) == []
+
+
+@pytest.mark.parametrize("stop", ["$PPID", "$PPID $(ps -o ppid= -p $PPID)"])
+async def test_stopped_supervisors(bench: Bench, held_clock: HeldClock, alive: Alive, marker: str, stop: str) -> None:
+    """A command that stops those above it is still ended by its timeout."""
+    runner = bench.runner(clock=held_clock)
+    script = f"(sleep 0.1; echo ready) & kill -STOP {stop}; sleep 1000"
+    work = asyncio.create_task(runner.command(bench.request("sh", "-c", script, env=_env(marker))))
+    await bench.shown.seen("ready")
+    held_clock.strike.set()
+    assert (await work).end == "timeout"
+    assert alive(marker) == []
+
+
+async def test_everything_at_once(bench: Bench, held_clock: HeldClock, alive: Alive, marker: str) -> None:
+    """Endless output, no ear for TERM, a daemon in another session that floods the same pipe: ended, and bounded."""
+    (bench.worktree / "daemon.py").write_text(DAEMON.replace("signal.pause()", "print('x' * 9999)"))
+    runner = bench.runner(clock=held_clock, grace_s=0.1)
+    script = f"trap '' TERM; echo ready; {AWAIT_DAEMON}; yes & yes >&2; yes"
+    work = asyncio.create_task(runner.command(bench.request("sh", "-c", script, env=_env(marker))))
+    await bench.shown.seen("y")
+    held_clock.strike.set()
+    result = await work
+    assert (result.end, result.status, result.truncated) == ("timeout", signal.SIGKILL, True)
+    assert max(len(result.stdout), len(result.stderr)) < 5000
+    assert alive(marker) == []
 
 
 DRIVER = """
