@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Final
+from typing import Any, Final
 
 from runner.contract import plan
 from runner.contract.activation import (
@@ -146,6 +146,7 @@ def _result(schema: FrozenJson, outcome: str | None, place: str, what: str) -> I
 
 def _approval(action: ApprovalAction, place: str) -> Iterator[Finding]:
     found = [*_result(action.answer_schema, action.outcome, place, "answer")]
+    found += () if found else _always_routes(action, place)
     yield from found
     if action.on_expiry != "incomplete" and action.expires_s is None:
         yield Finding(
@@ -157,20 +158,18 @@ def _approval(action: ApprovalAction, place: str) -> Iterator[Finding]:
     elif action.on_expiry == "default" and action.default is None:
         yield Finding(place=where, problem="there is no default to take", fix="give the answer that counts then")
     elif action.on_expiry == "default" and not found:
-        for problem in answer_problems(action.answer_schema, action.outcome, action.default):
-            yield Finding(place=where, problem=f"the default does not fit: {problem}", fix="make it a valid answer")
+        yield from value_findings(action.answer_schema, action.default, where)
 
 
-def answer_problems(schema: FrozenJson, outcome: str | None, value: FrozenJson) -> tuple[str, ...]:
-    """Why ``value`` is no answer to a wait with this ``schema``, each with its place; empty when it is one. An answer that
-    fits the schema always names an outcome."""
-    found = [f"{f.place}: {f.problem}" for f in value_findings(schema, value, "answer")]
-    if not found and outcome is not None:
-        chosen = value.get(outcome) if isinstance(value, Mapping) else None
-        values = routing_values(schema, outcome)
-        if not isinstance(chosen, str) or chosen not in values:
-            found = [f"answer.{outcome}: it must be one of {', '.join(sorted(values))}"]
-    return tuple(found)
+def _always_routes(action: ApprovalAction, place: str) -> Iterator[Finding]:
+    """What would let an answer fit that names no outcome: nobody would be there to correct it."""
+    schema: Any = action.answer_schema
+    if schema.get("type") != "object":
+        problem = "an answer is an object, and its schema does not say so"
+        yield Finding(place=f"{place}.answer_schema", problem=problem, fix="add 'type: object'")
+    if not all(isinstance(value, str) for value in schema["properties"][action.outcome]["enum"]):
+        problem = f"not every value of {action.outcome!r} is text"
+        yield Finding(place=f"{place}.outcome", problem=problem, fix="put the values in quotes")
 
 
 def _command(action: CommandAction, place: str) -> Iterator[Finding]:

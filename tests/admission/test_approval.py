@@ -55,7 +55,9 @@ def test_everything_written_out(tmp_path: Path) -> None:
         "{ prompt: p, show: nothing, answer: a.json, outcome: to, expires_s: 60, on_expiry: default, default: {to: a} }"
     )
     path = package(tmp_path, approval, routes="{ a: completed, b: build }")
-    (tmp_path / "a.json").write_text('{"properties": {"to": {"enum": ["a", "b"]}}, "required": ["to"]}')
+    (tmp_path / "a.json").write_text(
+        '{"type": "object", "properties": {"to": {"enum": ["a", "b"]}}, "required": ["to"]}'
+    )
     made = action(path)
     assert (made.show_diff, made.outcome, made.expires_s, made.on_expiry) == (False, "to", 60.0, "default")
     assert thaw(made.default) == {"to": "a"}
@@ -79,10 +81,24 @@ def test_an_agent_may_ask(tmp_path: Path) -> None:
         (
             "{ prompt: p, expires_s: 1, on_expiry: default, default: {decision: maybe} }",
             "{}",
-            "the default does not fit: answer.decision: 'maybe' is not one of ['approve', 'reject']",
+            "'maybe' is not one of ['approve', 'reject']",
         ),
         ("{ prompt: p, outcome: comment }", "{}", "'comment' is not a required property of the answer"),
-        ("{ prompt: p, answer: {required: [decision], properties: {decision: {enum: [failure, ok]}}} }", "{}", "reserved"),
+        (
+            "{ prompt: p, answer: {type: object, required: [decision], properties: {decision: {enum: [failure, ok]}}} }",
+            "{}",
+            "reserved",
+        ),
+        (
+            "{ prompt: p, answer: {type: object, required: [decision], properties: {decision: {enum: [1, ok]}}} }",
+            "{}",
+            "not every value of 'decision' is text",
+        ),
+        (
+            "{ prompt: p, answer: {required: [decision], properties: {decision: {enum: [no, ok]}}} }",
+            "{}",
+            "an answer is an object",
+        ),
         ("{ prompt: p, answer: {type: objekt} }", "{}", "is not a type"),
         ("{ prompt: '{{ steps.nope.output }}' }", "{}", "there is no step 'nope'"),
         ("{ prompt: p }", "{ success: completed }", "never ends as 'success'"),
