@@ -20,7 +20,7 @@ from runner.contract.outcomes import Busy
 from runner.contract.ports import Clock
 from runner.contract.text import excerpt
 from runner.ledger.codec import timestamp
-from runner.ledger.files import make_private, write_new, written_at
+from runner.ledger.files import make_private, sweep, write_new, written_at
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +67,7 @@ def acquire(layout: DeliveryLayout, clock: Clock) -> Fence | Busy:
     fence = Fence(handle, layout)
     try:
         with written_at(layout.owner):
+            sweep(layout.root)
             _write_holder(layout.owner, timestamp(clock.now()))
     except BaseException:
         fence.release()

@@ -19,7 +19,7 @@ from runner.contract.layout import delivery_layout, leases_dir
 from runner.contract.text import excerpt
 from runner.coordinator import fence
 from runner.ledger import open_reader
-from runner.ledger.files import make_private, sync_directory, write_atomically, written_at
+from runner.ledger.files import make_private, sweep, sync_directory, write_atomically, written_at
 
 LOCK: Final = ".lock"
 
@@ -58,6 +58,7 @@ def _locked(state_root: Path) -> Iterator[None]:
     try:
         with written_at(path):
             fcntl.flock(handle, fcntl.LOCK_EX)
+            sweep(path.parent)
         yield
     finally:
         os.close(handle)

@@ -62,6 +62,12 @@ def write_new(directory: Path, data: bytes) -> Path:
     return path
 
 
+def sweep(directory: Path) -> None:
+    """Removes what writers that were killed left unfinished in ``directory``. Only for whoever keeps all others out of it."""
+    for left in directory.glob(f"{TEMPORARY_PREFIX}*"):
+        left.unlink(missing_ok=True)
+
+
 def write_atomically(path: Path, data: bytes) -> None:
     """``path`` holds ``data`` durably, or what it held before: temp, fsync, rename, fsync of the directory."""
     with written_at(path):
