@@ -189,7 +189,15 @@ class CheckpointStore:
             await saver.conn.close()
 
     async def delete(self) -> None:
-        """Closes and removes the files. Idempotent."""
+        """Closes and removes the files. Idempotent. ``EnvironmentFault`` (state-unwritable) when one of them stays."""
         await self.close()
         for suffix in FILES:
-            Path(f"{self._path}{suffix}").unlink(missing_ok=True)
+            path = Path(f"{self._path}{suffix}")
+            try:
+                path.unlink(missing_ok=True)
+            except OSError as error:
+                raise EnvironmentFault(
+                    Code.STATE_UNWRITABLE,
+                    f"{path}: the checkpoints cannot be deleted: {error.strerror}",
+                    remedy="make the state root writable for this user, then execute again",
+                ) from None
