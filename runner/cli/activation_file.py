@@ -48,6 +48,7 @@ def where_of(document: bytes, file: Path, named_config: Path | None) -> render.W
         repository=repository_of(Path(worktree)),
         worktree_kept=Path(worktree).is_dir(),
         program=program(),
+        here=Path.cwd(),
     )
 
 
@@ -69,6 +70,11 @@ def _text(value: FrozenJson, *path: str) -> str:
     for key in path:
         value = value.get(key) if isinstance(value, Mapping) else None
     return value if isinstance(value, str) else ""
+
+
+def kept_file(state_root: Path, delivery: str) -> Path:
+    """Where ``run`` keeps the activation of a Delivery."""
+    return state_root / "activations" / f"{delivery}.json"
 
 
 def write_activation(file: Path, document: bytes) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from runner.cli.activation_file import read_activation, write_activation
+from runner.cli.activation_file import kept_file, read_activation, write_activation
 from runner.cli.inputs import parse_inputs
 from runner.cli.program import command
 from runner.cli.render import Where
@@ -182,7 +182,7 @@ def _planned(wish: Wish, config: "RunnerFactoryConfig", out: Path | None) -> tup
     repository = discover(wish.repository)
     state_root = Path(config.state_root)
     delivery = _delivery(wish, loaded.name, state_root)
-    file = out if out is not None else _activation_file(state_root, delivery)
+    file = out if out is not None else kept_file(state_root, delivery)
     if file.exists():
         raise CallerError(Code.USAGE, f"{file} exists already", remedy="nothing was done; name another file")
     checkout = _checkout(wish, repository, state_root, delivery)
@@ -265,7 +265,7 @@ def _delivery(wish: Wish, package_name: str, state_root: Path) -> DeliveryId:
             raise CallerError(
                 Code.USAGE,
                 f"the Delivery {asked} exists already",
-                remedy=f"choose another --id, or go on with it: {command('execute', str(_activation_file(state_root, asked)))}",
+                remedy=f"choose another --id, or go on with it: {command('execute', str(kept_file(state_root, asked)))}",
             )
         return asked
     slug = re.sub(r"[^a-z0-9]+", "-", package_name.lower())[:NAME_CHARS_MAX].strip("-") or "delivery"
@@ -278,17 +278,13 @@ def _is_taken(state_root: Path, delivery: str) -> bool:
     places = (
         state_root / "deliveries" / delivery,
         _worktree(state_root, delivery),
-        _activation_file(state_root, delivery),
+        kept_file(state_root, delivery),
     )
     return any(place.exists() for place in places)
 
 
 def _worktree(state_root: Path, delivery: str) -> Path:
     return state_root / "worktrees" / delivery
-
-
-def _activation_file(state_root: Path, delivery: str) -> Path:
-    return state_root / "activations" / f"{delivery}.json"
 
 
 def _now() -> dt.datetime:

@@ -107,7 +107,7 @@ def inspect(
     elif events:
         show_events(lookup, delivery, as_json=as_json)
     else:
-        show_state(lookup, delivery, as_json=as_json)
+        show_state(lookup, delivery, explicit_config(ctx, config), as_json=as_json)
 
 
 def cancel(

@@ -28,8 +28,7 @@ def run_demo(directory: Path | None, *, as_json: bool) -> int:
     unpack(_data() / "recordings", root / "recordings")
     config = root / "runner.toml"
     config.write_text(config_text(root, "[providers.recorded]\n"))
-    say(f"A small repository whose tests fail:  {wish.repository}")
-    say(f"The workflow that will mend it:       {wish.package}")
+    say("A small repository whose tests fail, and a workflow that will mend it.")
     say("The models' answers are recorded; the files, git and pytest are real.\n", "dim")
     lookup = Lookup(path=config, why="it is the demo's own", places=())
     return run_wish(wish, lookup, keep=False, record=None, named_config=config, as_json=as_json)

@@ -28,9 +28,9 @@ class Driven:
     spent: str
 
 
-def drive(factory: "RunnerFactory", document: bytes, delivery: DeliveryId) -> Driven:
+def drive(factory: "RunnerFactory", document: bytes, delivery: DeliveryId, *, isolation: str) -> Driven:
     """``execute`` to its result. Raises what ``execute`` raises; a stop is a result."""
-    with LiveView() as view:
+    with LiveView(isolation) as view:
         result = asyncio.run(_execute(factory, document, delivery, view))
     return Driven(result=result, changed=tuple(sorted(view.changed)), spent=str(view.view.total))
 

@@ -10,7 +10,7 @@ from runner.cli.activation_file import read_activation, where_of
 from runner.cli.admitting import Wish, admit_wish, remove_made_worktree
 from runner.cli.driving import Driven, drive
 from runner.cli.exit_codes import of_result
-from runner.cli.terminal import say, write_json, write_lines
+from runner.cli.terminal import columns, say, write_json, write_lines
 from runner.contract.errors import RunnerError
 from runner.contract.ids import DeliveryId
 from runner.contract.outcomes import Outcome, Settled
@@ -33,7 +33,9 @@ def execute_file(
     document = read_activation(file)
     where = where_of(document, file, named_config)
     config = config_lookup.load_to_act(lookup)
-    driven = drive(_factory(_recording(config, record)), document, DeliveryId(where.delivery))
+    driven = drive(
+        _factory(_recording(config, record)), document, DeliveryId(where.delivery), isolation=config.isolation
+    )
     if not keep and _completed(driven) and where.repository and remove_made_worktree(Path(config.state_root), where):
         where = replace(where, worktree_kept=False)
     return _show(driven, where, as_json=as_json)
@@ -57,11 +59,14 @@ def run_wish(
     admitted = admit_wish(wish, config, None)
     if not lookup.trusted:
         say(f"config {lookup.source}, found in the repository")
-    say(f"Delivery {admitted.delivery}: {wish.package} in {admitted.checkout.path}", "bold")
+    say(f"Delivery {admitted.delivery}", "bold")
+    say(f"  package    {wish.package}")
+    say(f"  repository {admitted.checkout.repository.root}")
+    say(f"  worktree   {admitted.checkout.path}")
     document = read_activation(admitted.file)
     where = replace(where_of(document, admitted.file, named_config), repository=str(admitted.checkout.repository.root))
     try:
-        driven = drive(factory, document, admitted.delivery)
+        driven = drive(factory, document, admitted.delivery, isolation=config.isolation)
     except RunnerError:
         if not _is_known(factory, admitted.delivery):
             admitted.undo()
@@ -97,5 +102,5 @@ def _show(driven: Driven, where: render.Where, *, as_json: bool) -> int:
     if as_json:
         write_json(render.result_document(driven, where, stat))
     else:
-        write_lines(render.result_lines(driven, where, stat))
+        write_lines(render.result_lines(driven, where, stat, columns()))
     return int(of_result(driven.result))

@@ -5,7 +5,7 @@ import time
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from runner.cli.run_view import MARKS, RunView, StepLine
+from runner.cli.run_view import STYLES, RunView, StepLine, isolation_text
 from runner.cli.terminal import Style, console, say
 from runner.contract import events
 from runner.contract.ids import StepRef
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 REFRESH_PER_S = 5
 
-_STYLES: dict[str, Style] = {"done": "green", "failed": "red", "skipped": "dim", "superseded": "dim"}
-
 
 class LiveView:
     """``ports.Observer`` on stderr: a moving part on a terminal, plain lines on a pipe. A context manager."""
 
-    def __init__(self) -> None:
+    def __init__(self, isolation: str) -> None:
+        self._isolation = isolation
+        self._began = False
         self.view = RunView()
         self.changed: set[str] = set()
         """Paths that differ from the baseline at some point of what was seen."""
@@ -49,6 +49,9 @@ class LiveView:
 
     def record(self, record: Record) -> None:
         """See ``ports.Observer``."""
+        if not self._began:
+            self._began = True
+            self.note(f"isolation  {isolation_text(self._isolation)}")
         line = self.view.take(record, time.monotonic())
         if line is not None and (self._live is None or line.state != "running"):
             self._show(line)
@@ -75,7 +78,8 @@ class LiveView:
         self._print(f"  {text}", style)
 
     def _show(self, line: StepLine) -> None:
-        self._print(line.line(time.monotonic()), _STYLES.get(line.state, ""))
+        columns = None if self._live is None else self._live.console.width
+        self._print("\n".join(line.lines(time.monotonic(), columns)), STYLES[line.state])
 
     def _print(self, text: str, style: Style) -> None:
         if self._live is None:
@@ -93,8 +97,7 @@ class LiveView:
         now = time.monotonic()
         lines = [visible(line.line(now)) for line in self.view.running()]
         total = str(self.view.total)
-        if total:
-            lines.append(f"  {MARKS['waiting']} so far: {total}")
+        lines.append(f"  isolation {self._isolation}" + (f", so far {total}" if total else ""))
         return Text("\n".join(lines), style="cyan", no_wrap=True, overflow="ellipsis")
 
 

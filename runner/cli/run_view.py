@@ -1,14 +1,20 @@
 """What a running Delivery looks like: a fold of its records into one line per step. Pure."""
 
+import textwrap
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
+from runner.cli.terminal import Style
 from runner.contract import events
 from runner.contract.ids import StepRef
 from runner.contract.records import Record
+from runner.contract.text import excerpt
 
 State = Literal["waiting", "running", "done", "failed", "skipped", "superseded"]
 TEXT_CHARS_MAX: Final = 60
+REASON_CHARS_MAX: Final = 400
+DEEP: Final = " " * 6
+"""What a text on a line of its own begins with."""
 
 MARKS: Final[dict[State, str]] = {
     "waiting": ".",
@@ -18,6 +24,25 @@ MARKS: Final[dict[State, str]] = {
     "skipped": "-",
     "superseded": "~",
 }
+
+
+def one_line(text: str) -> str:
+    """The first line, and a sign where there is more; bounded."""
+    first, _, more = text.strip().partition("\n")
+    return excerpt(first, REASON_CHARS_MAX) + (" [...]" if more else "")
+
+
+def isolation_text(isolation: str) -> str:
+    """What the isolation means for whoever watches."""
+    return f"{isolation}: commands run as ordinary processes with your rights" if isolation == "none" else isolation
+
+
+def duration(seconds: float) -> str:
+    """``3.5s``, ``2m05s``, ``1h02m``."""
+    if seconds < 60:
+        return f"{seconds:.1f}s"
+    minutes, rest = divmod(int(seconds), 60)
+    return f"{minutes}m{rest:02}s" if minutes < 60 else f"{minutes // 60}h{minutes % 60:02}m"
 
 
 @dataclass(slots=True)
@@ -45,13 +70,33 @@ class Spent:
         """``1,234 in + 56 out tokens, cost unknown``; empty when no model was called."""
         if not self.calls:
             return ""
+        return f"{self._tokens(' tokens')}, {self._cost() or 'cost unknown'}"
+
+    def short(self) -> str:
+        """``1,234 in + 56 out, $0.0123``; a cost that is unknown is left out."""
+        return ", ".join(part for part in (self._tokens(""), self._cost()) if part) if self.calls else ""
+
+    def _tokens(self, unit: str) -> str:
         at_least = "" if self.counted == self.calls else "at least "
-        tokens = "tokens unknown"
-        if self.counted:
-            tokens = f"{at_least}{self.input_tokens:,} in + {self.output_tokens:,} out tokens"
-        if not self.priced:
-            return f"{tokens}, cost unknown"
-        return f"{tokens}, {'' if self.priced == self.calls else 'at least '}${self.cost_usd:.4f}"
+        return (
+            f"{at_least}{self.input_tokens:,} in + {self.output_tokens:,} out{unit}"
+            if self.counted
+            else "tokens unknown"
+        )
+
+    def _cost(self) -> str:
+        at_least = "" if self.priced == self.calls else "at least "
+        return f"{at_least}${self.cost_usd:.4f}" if self.priced else ""
+
+
+STYLES: Final[dict[State, Style]] = {
+    "waiting": "",
+    "running": "",
+    "done": "green",
+    "failed": "red",
+    "skipped": "dim",
+    "superseded": "dim",
+}
 
 
 @dataclass(slots=True)
@@ -69,16 +114,24 @@ class StepLine:
 
     def line(self, now_s: float) -> str:
         """The step as one line of text."""
-        elapsed = "" if self.began_s is None else f"{(self.ended_s or now_s) - self.began_s:.1f}s"
+        return "  ".join(part for part in (self._head(now_s), self.text) if part).rstrip()
+
+    def lines(self, now_s: float, columns: int | None) -> list[str]:
+        """The same, with the text on lines of its own where ``columns`` are too few; None: nothing is too long."""
+        whole = self.line(now_s)
+        if columns is None or len(whole) <= columns or not self.text:
+            return [whole]
+        return [
+            self._head(now_s).rstrip(),
+            *textwrap.wrap(self.text, max(columns, 40), initial_indent=DEEP, subsequent_indent=DEEP),
+        ]
+
+    def _head(self, now_s: float) -> str:
+        took = "" if self.began_s is None else duration((self.ended_s or now_s) - self.began_s)
         state = self.state if self.outcome in ("", "success", "failure") else f"{self.state}: {self.outcome}"
-        parts = [f"{MARKS[self.state]} {self.step!s:<22} {state:<20} {elapsed:>7}"]
-        if self.attempt > 1:
-            parts.append(f"attempt {self.attempt}")
-        if spent := str(self.spent):
-            parts.append(spent)
-        if self.text:
-            parts.append(self.text)
-        return "  ".join(parts).rstrip()
+        attempt = f"attempt {self.attempt}" if self.attempt > 1 else ""
+        parts = (f"{MARKS[self.state]} {self.step!s:<20} {state:<14} {took:>7}", self.spent.short(), attempt)
+        return "  ".join(part for part in parts if part)
 
 
 class RunView:
@@ -95,7 +148,7 @@ class RunView:
     def progress(self, step: StepRef, text: str) -> None:
         """The newest output of a running step."""
         if (line := self._lines.get(step.key)) is not None and (last := text.strip().rpartition("\n")[2].strip()):
-            line.text = last[-TEXT_CHARS_MAX:]
+            line.text = last[:TEXT_CHARS_MAX]
 
     def take(self, record: Record, now_s: float) -> StepLine | None:
         """Folds one record in."""
@@ -124,7 +177,7 @@ class RunView:
                 self._end(line, "done", outcome, "", now_s)
             case events.StepFailed(outcome=outcome, code=code, message=message, paths=paths):
                 where = f" [{', '.join(paths)}]" if paths else ""
-                self._end(line, "failed", outcome, f"{code}: {message}{where}", now_s)
+                self._end(line, "failed", outcome, f"{message or code}{where}", now_s)
             case events.StepSkipped(reason=reason):
                 self._end(line, "skipped", "", reason, now_s)
             case events.StepSuperseded(reason=reason):
@@ -134,4 +187,5 @@ class RunView:
 
     @staticmethod
     def _end(line: StepLine, state: State, outcome: str, text: str, now_s: float) -> None:
-        line.state, line.outcome, line.text, line.ended_s = state, outcome, text, now_s
+        line.state, line.outcome, line.ended_s = state, outcome, now_s
+        line.text = one_line(text)

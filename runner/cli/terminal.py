@@ -21,6 +21,11 @@ def console(*, stderr: bool = False) -> "Console":
     return Console(stderr=stderr, markup=False, highlight=False, emoji=False, soft_wrap=True)
 
 
+def columns() -> int | None:
+    """How wide stdout is where a person looks at it; None for a pipe or a file."""
+    return console().width if sys.stdout.isatty() else None
+
+
 def write_lines(lines: list[Line], *, stderr: bool = False) -> None:
     """Each line on its own, control characters visible, never wrapped or shortened."""
     stream = sys.stderr if stderr else sys.stdout

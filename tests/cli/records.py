@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from runner.cli.terminal import Line
 from runner.contract.events import Event
 from runner.contract.ids import StepRef
 from runner.contract.outcomes import OWNERS, Outcome, Publication, Reason, Retirement, Settlement
@@ -21,6 +22,11 @@ def record(event: Event, step: str | None = "tests@1", *, seq: int = 1, attempt:
         step=ref,
         attempt=attempt if step else None,
     )
+
+
+def text_of(lines: list[Line]) -> str:
+    """What a person reads, without styles."""
+    return "\n".join(line if isinstance(line, str) else line[0] for line in lines)
 
 
 def settlement(outcome: Outcome = Outcome.COMPLETED, **publication: Any) -> Settlement:

@@ -1,11 +1,13 @@
 """What is printed at the end: outcome, change, publication, and commands that can be pasted."""
 
 import shlex
+from dataclasses import replace
 from pathlib import Path
+
+import pytest
 
 from runner.cli import failures, render
 from runner.cli.driving import Driven
-from runner.contract import events
 from runner.contract.errors import CallerError, Code, Finding
 from runner.contract.ids import DeliveryId, StepRef
 from runner.contract.outcomes import (
@@ -18,7 +20,7 @@ from runner.contract.outcomes import (
     Suspended,
     UncertainEffect,
 )
-from tests.cli.records import OID, record, settlement
+from tests.cli.records import settlement, text_of
 
 D = DeliveryId("d1")
 WHERE = render.Where(
@@ -31,17 +33,16 @@ WHERE = render.Where(
 )
 
 
-def _shown(result: ExecuteResult, diffstat: str = "") -> str:
-    lines = render.result_lines(Driven(result=result, changed=("a",), spent=""), WHERE, diffstat)
-    return "\n".join(line if isinstance(line, str) else line[0] for line in lines)
+def _shown(result: ExecuteResult, diffstat: str = "", columns: int | None = None) -> str:
+    return text_of(render.result_lines(Driven(result=result, changed=("a",), spent=""), WHERE, diffstat, columns))
 
 
 def test_published() -> None:
     """Where it is, what changed, and how to look at it and take it."""
     text = _shown(Settled(settlement=settlement()), " src/a.py | 3 +-\n 1 file changed")
     assert "d1: completed (all-steps-finished)" in text
-    assert f"refs/heads/runner/d1 at {OID} (published)" in text and "src/a.py | 3 +-" in text
-    assert f"git -C /r log --oneline {'2' * 40}..runner/d1" in text
+    assert "published  branch runner/d1 at 111111111111\n" in text and "src/a.py | 3 +-" in text
+    assert "git -C /r log --oneline 222222222222..runner/d1" in text
     assert "git -C /r merge runner/d1" in text
     assert "runner inspect d1 --events --config '/c d.toml'" in text
 
@@ -49,7 +50,8 @@ def test_published() -> None:
 def test_conflict_keeps_the_result_in_reach() -> None:
     """The target moved: nothing is lost, and the command that keeps the result is printed."""
     text = _shown(Settled(settlement=settlement(disposition="conflict", reason="moved", new="3" * 40)))
-    assert "was not moved (moved)" in text and f"git -C /r branch d1-result {OID}" in text
+    assert "runner/d1 is at 333333333333 and was not moved (moved)" in text
+    assert "git -C /r branch d1-result 111111111111" in text
 
 
 def test_open_ones_say_how_to_go_on() -> None:
@@ -68,7 +70,7 @@ def test_open_ones_say_how_to_go_on() -> None:
 def test_uncertain_effects_are_named() -> None:
     """Which call, when, with what."""
     effect = UncertainEffect(
-        step=StepRef.parse("deploy@1"),
+        step="deploy@1",
         call="deploy@1/1/t1",
         tool="command",
         input_text="./deploy",
@@ -87,11 +89,22 @@ def test_documents_hold_the_exit_code_and_the_settlement() -> None:
     assert all(shlex.split(command)[0] in ("git", "runner") for command in document["next"])
 
 
-def test_records_in_one_line() -> None:
-    """A record is one line whatever it holds."""
-    event = events.StepFailed(outcome="failure", code="exit", message="first\nsecond", retriable=True, savepoint=OID)
-    line = render.record_line(record(event, seq=12))
-    assert line.count("\n") == 0 and line.split()[0] == "12" and "step.failed" in line and "first\\nsecond" in line
+def test_a_command_is_never_cut_or_broken() -> None:
+    """Where a terminal is too narrow for "why  command", the command has a line of its own."""
+    result = Settled(settlement=settlement())
+    narrow, wide = _shown(result, columns=60), _shown(result, columns=200)
+    assert "    take it            git -C /r merge runner/d1\n" in wide
+    assert "    take it\n      git -C /r merge runner/d1\n" in narrow
+    commands = [line.strip() for line in narrow.splitlines() if line.startswith("      ")]
+    assert all(command in wide for command in commands) and len(commands) == 4
+
+
+@pytest.mark.parametrize(("here", "said"), [("/r", "git merge"), ("/", "git -C r merge"), ("/x", "git -C /r merge")])
+def test_places_are_said_from_where_the_person_is(here: str, said: str) -> None:
+    """Shorter where it can be, and right in every case."""
+    where = replace(WHERE, here=Path(here), config=Path(here) / "c.toml", program=(".venv/bin/runner",))
+    assert render.git_command(where, "merge", "b") == f"{said} b"
+    assert render.runner_command(where, "cancel", "d1") == ".venv/bin/runner cancel d1 --config c.toml"
 
 
 def test_errors_show_every_finding() -> None:

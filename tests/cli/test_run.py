@@ -126,9 +126,13 @@ def test_refused_wishes(runner: CommandLine, repo: Path, words: tuple[str, ...],
 def test_inspect(runner: CommandLine, repo: Path, package: Path) -> None:
     """The list, one Delivery, its records; for people and for scripts."""
     runner("run", str(package), "--repo", str(repo), "--id", "d1")
-    assert "d1" in runner("inspect").out and "completed" in runner("inspect").out
+    listed = runner("inspect").out.splitlines()
+    assert [line.split()[:3] for line in listed] == [["DELIVERY", "PHASE", "OUTCOME"], ["d1", "settled", "completed"]]
     shown = runner("inspect", "d1").out
-    assert "isolation: none" in shown and "first@1" in shown and "published" in shown
+    assert "isolation  none: " in shown and "+ first " in shown and "published  branch runner/d1 at " in shown
+    for line in shown.partition("next, in the repository\n")[2].splitlines():
+        command = line.strip().partition("  ")[2]
+        assert runner.shell(f"cd '{repo}'; {command}").code == 0, command
     events = runner("inspect", "d1", "--events", "--json").document["events"]
     assert [e["seq"] for e in events] == list(range(1, len(events) + 1))
     assert events[-1]["kind"] == "delivery.settled"

@@ -3,8 +3,10 @@
 import contextlib
 import io
 
+import pytest
+
 from runner.cli.live import LiveView
-from runner.cli.run_view import RunView, Spent
+from runner.cli.run_view import RunView, Spent, duration
 from runner.contract import events
 from runner.contract.events import Usage
 from runner.contract.ids import StepRef
@@ -38,8 +40,7 @@ def test_a_step_from_start_to_end() -> None:
         "in",
         "+",
         "34",
-        "out",
-        "tokens,",
+        "out,",
         "$0.5000",
     ]
     assert view.running() == []
@@ -50,9 +51,10 @@ def test_unknown_is_never_zero() -> None:
     spent = Spent()
     assert str(spent) == ""
     spent.add(Usage())
-    assert str(spent) == "tokens unknown, cost unknown"
+    assert (str(spent), spent.short()) == ("tokens unknown, cost unknown", "tokens unknown")
     spent.add(Usage(input_tokens=5, output_tokens=1, cost_usd=0.25))
     assert str(spent) == "at least 5 in + 1 out tokens, at least $0.2500"
+    assert spent.short() == "at least 5 in + 1 out, at least $0.2500"
 
 
 def test_failure_names_what_was_broken() -> None:
@@ -80,6 +82,28 @@ def test_visits_are_lines_of_their_own() -> None:
     assert [str(line.step) for line in view.running()] == ["tests", "tests.visit[2]"]
 
 
+def test_lines_fit_a_terminal() -> None:
+    """Columns are aligned; a text that does not fit stands below, in words; on a pipe it is one line, whatever it holds."""
+    view = RunView()
+    view.take(record(_started()), 0.0)
+    message = "the command wrote where it may not write, which is outside of its scope\nand more"
+    failed = events.StepFailed(outcome="failure", code="x", message=message, retriable=False, savepoint=OID)
+    line = view.take(record(failed), 83.0)
+    assert line is not None
+    whole = line.line(0.0)
+    assert line.lines(0.0, None) == [whole] and whole.endswith("outside of its scope [...]")
+    head, *below = line.lines(0.0, 60)
+    assert head == "x tests                failed           1m23s"
+    assert all(len(part) <= 60 and part.startswith("      ") for part in below)
+    assert " ".join(part.strip() for part in below) == line.text
+
+
+@pytest.mark.parametrize(("seconds", "said"), [(0.04, "0.0s"), (59.9, "59.9s"), (125, "2m05s"), (3720, "1h02m")])
+def test_durations(seconds: float, said: str) -> None:
+    """Short, and never wider than the column."""
+    assert duration(seconds) == said
+
+
 def test_progress_of_unknown_steps_is_ignored() -> None:
     """Progress is one-way and may come early or late."""
     view = RunView()
@@ -90,7 +114,7 @@ def test_progress_of_unknown_steps_is_ignored() -> None:
 def test_plain_lines_on_a_pipe() -> None:
     """Without a terminal: one plain line per change, nothing that moves, control characters visible."""
     stream = io.StringIO()
-    with contextlib.redirect_stderr(stream), LiveView() as view:
+    with contextlib.redirect_stderr(stream), LiveView("none") as view:
         view.record(record(_started()))
         view.progress(StepRef.parse("tests@1"), "half\x1b[31m")
         view.record(record(events.StepSkipped(reason="when"), "other@1"))
@@ -102,6 +126,10 @@ def test_plain_lines_on_a_pipe() -> None:
         )
         view.note("odd \x1b[2J text")
     lines = stream.getvalue().splitlines()
-    assert [line.split()[:3] for line in lines[:2]] == [[">", "tests", "running"], ["-", "other", "skipped"]]
+    assert [line.split()[:3] for line in lines[:3]] == [
+        ["isolation", "none:", "commands"],
+        [">", "tests", "running"],
+        ["-", "other", "skipped"],
+    ]
     assert "\x1b" not in stream.getvalue() and "\\x1b[2J" in stream.getvalue()
     assert view.changed == {"a", "b"}
