@@ -22,8 +22,9 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from runner.contract.canonical import FrozenJson, canonical, freeze, parse
-from runner.contract.errors import CallerError, Code
+from runner.contract.errors import CallerError, Code, ProviderError
 from runner.contract.provider import (
+    CallIntent,
     Completion,
     Correction,
     Prompt,
@@ -32,6 +33,8 @@ from runner.contract.provider import (
     ToolResults,
     ToolSpec,
     Turn,
+    TurnEnded,
+    TurnEvent,
     tool_json,
 )
 
@@ -174,8 +177,30 @@ def read(conversation: Conversation, message: FrozenJson) -> Reading:
         return _completion_of(conversation, own[0]["arguments"])
     if conversation.structured == "tool":
         return Reading(problem=f"the answer called no tool; only `{COMPLETE}` ends the task")
-    text = str(message["content"]) if isinstance(message, Mapping) else ""
+    text = str(message.get("content", "")) if isinstance(message, Mapping) else ""
     return _completion_in(conversation, text)
+
+
+def asked_in(conversation: Conversation, message: FrozenJson) -> tuple[ToolRequest | Completion, ...]:
+    """What the answer ``message`` asks for, as the events of its turn."""
+    reading = read(conversation, message)
+    return (*reading.requests, *([] if reading.completion is None else [reading.completion]))
+
+
+def replayed(conversation: Conversation, turn: Turn, message: FrozenJson) -> tuple[Conversation, tuple[TurnEvent, ...]]:
+    """The conversation after ``turn`` was answered with ``message``, and the turn's events without deltas and result. How
+    the endpoint named the end is not known any more. ``ProviderError(binding-drift)`` for what does not fit together."""
+    try:
+        heard = hear(conversation, turn)
+    except ValueError as error:
+        raise ProviderError(
+            Code.BINDING_DRIFT,
+            f"the recorded session does not fit together: {error}",
+            remedy="continue with the Runner that began this session",
+        ) from None
+    finish = "tool_calls" if _calls(message) else "stop"
+    events = (CallIntent(request=request(heard)), *asked_in(heard, message), TurnEnded(finish=finish))
+    return answered(heard, message), events
 
 
 def as_object(schema: FrozenJson) -> FrozenJson:

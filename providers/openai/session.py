@@ -78,12 +78,14 @@ class OpenAiSession:
         self._conversation = chat.answered(heard, answer.message)
         usage = _usage(answer, self._target.settings)
         yield CallResult(response=answer.message, provider=PROVIDER, model=answer.model, usage=usage)
-        reading = chat.read(heard, answer.message)
-        for asked in reading.requests:
+        for asked in chat.asked_in(heard, answer.message):
             yield asked
-        if reading.completion is not None:
-            yield reading.completion
         yield TurnEnded(finish=answer.finish)
+
+    def replay(self, turn: Turn, response: FrozenJson) -> tuple[TurnEvent, ...]:
+        """See ``NativeSession``: the conversation is all that a session is."""
+        self._conversation, events = chat.replayed(self._conversation, turn, response)
+        return events
 
     async def close(self) -> None:
         """Nothing is live between turns; the connections belong to the realm."""

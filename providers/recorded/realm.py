@@ -10,6 +10,7 @@ from providers.recorded.fixture import Fixture, check_bound, read_fixture
 from providers.recorded.match import Miss, match, unused
 from providers.recorded.settings import frozen_digest
 from runner.contract.activation import Executor
+from runner.contract.canonical import FrozenJson
 from runner.contract.errors import Code, Finding, ProviderError
 from runner.contract.provider import (
     CallIntent,
@@ -92,6 +93,19 @@ class RecordedSession:
             self._turns = number
         for event in events:
             yield event
+
+    def replay(self, turn: Turn, response: FrozenJson) -> tuple[TurnEvent, ...]:
+        """See ``NativeSession``. What the turn asked for is what stands in the fixture for its number; whether the request
+        is still the one that was asked is for the caller to compare."""
+        step, worktree, number = self._dispatch.step.key, self._dispatch.worktree, self._turns + 1
+        self._conversation, events = chat.replayed(self._conversation, turn, response)
+        self._turns = number
+        recording = self._fixture.recordings.get(step)
+        recorded = recording.turns.get(number) if recording else None
+        if recorded is None:
+            return events
+        rest = [localise_event(e, worktree) for e in recorded.events if not isinstance(e, CallResult)]
+        return (events[0], *rest)
 
     async def close(self) -> None:
         """Nothing is live."""

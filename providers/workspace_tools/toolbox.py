@@ -13,6 +13,7 @@ from providers.workspace_tools.tree import open_root
 from runner.contract.canonical import FrozenJson, freeze
 from runner.contract.errors import CallerError, Code, IntegrityError
 from runner.contract.grant import GrantKey, WorkspaceGrant, verify
+from runner.contract.ids import Digest
 from runner.contract.ports import Clock
 from runner.contract.provider import ToolOutcome, ToolSpec
 from runner.contract.text import visible
@@ -94,8 +95,8 @@ class WorkspaceToolbox:
             raise CallerError(Code.ACTIVATION_INVALID, message, remedy=f"choose from: {', '.join(_BY_NAME)}")
         return tuple(s for s in TOOLS if s.name in names and (writable or s.effect == "read"))
 
-    async def call(self, grant: WorkspaceGrant, spec: ToolSpec, arguments: FrozenJson) -> ToolOutcome:
-        """See ``provider.Toolbox``. Runs in a thread; a cancelled call ends its walk early and is waited for."""
+    async def call(self, grant: WorkspaceGrant, spec: ToolSpec, arguments: FrozenJson, *, key: Digest) -> ToolOutcome:
+        """See ``provider.Toolbox``; nothing here has effects that would need ``key``. Runs in a thread; a cancelled call ends its walk early and is waited for."""
         stop = threading.Event()
         task = asyncio.ensure_future(asyncio.to_thread(self._call, grant, spec, arguments, stop.is_set))
         try:

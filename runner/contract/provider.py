@@ -171,6 +171,13 @@ class NativeSession(Protocol):
         """One turn. After ``Failure`` the same turn may be run again: the session is as before it."""
         ...
 
+    def replay(self, turn: Turn, response: FrozenJson) -> tuple[TurnEvent, ...]:
+        """One turn whose answer is known already: ``response`` is the ``CallResult.response`` that was recorded for it. The
+        session goes on as after ``run``, and what ``run`` would have yielded comes back, ``CallIntent`` first, without
+        deltas and ``CallResult``. No effect, no credential. ``ProviderError`` (``binding-drift``) for an answer that does
+        not fit the conversation; the session is then as before."""
+        ...
+
     async def close(self) -> None:
         """Frees what is live. Idempotent."""
         ...
@@ -234,8 +241,9 @@ class Toolbox(Protocol):
         """The named tools in a fixed order; writing ones only when ``writable``. ``CallerError`` for an unknown name."""
         ...
 
-    async def call(self, grant: WorkspaceGrant, spec: ToolSpec, arguments: FrozenJson) -> ToolOutcome:
-        """Runs one tool. Every path is resolved below the grant's worktree without following links; a write outside the
+    async def call(self, grant: WorkspaceGrant, spec: ToolSpec, arguments: FrozenJson, *, key: Digest) -> ToolOutcome:
+        """Runs one tool. ``key`` is its effect key, the same when the call is made again after a crash: a tool with effects
+        outside passes it on as an idempotency key. Every path is resolved below the grant's worktree without following links; a write outside the
         scope fails without an effect. Raises only ``IntegrityError(grant-invalid)``."""
         ...
 

@@ -56,7 +56,7 @@ def dispatch_problems(plan: Plan, dispatch: Dispatch) -> tuple[str, ...]:
     if admitted.kind != asked.kind:
         return (f"kind: admitted {admitted.kind}, asked {asked.kind}",)
     names = ["executor", "result_schema", "outcome"]
-    names += ["scope", "tools", "turns_max", "session"] if isinstance(asked, AgentAction) else []
+    names += ["scope", "tools", "turns_max", "asks", "session"] if isinstance(asked, AgentAction) else []
     problems = [f"{n}: not the admitted one" for n in names if getattr(admitted, n) != getattr(asked, n)]
     grant = dispatch.grant
     if isinstance(asked, AgentAction):

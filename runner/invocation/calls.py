@@ -1,40 +1,50 @@
-"""One turn of a session: the model call journaled on both sides, tried again where the failure allows it.
+"""One turn of a session: replayed where the ledger has its answer; else the model call journaled on both sides, and tried
+again where the failure allows it.
 
-Crash behaviour: an intent without a result is all that is left of a call that was on its way; the resumed attempt makes it
-again under the same id. A process that died does not give a call new tries.
+Crash behaviour: an answer is journaled when its turn has ended, and from then on the call is never made again. An intent
+without an answer is all that is left of a call that was on its way; the resumed attempt makes it again under the same id. A
+process that died does not give a call new tries, and does not shorten a back-off.
 """
 
-from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 from runner.contract import limits
-from runner.contract.canonical import FrozenJson, freeze
+from runner.contract.canonical import FrozenJson
 from runner.contract.errors import CallerError, Code, ProviderError, RunnerError
-from runner.contract.ids import CallId
+from runner.contract.events import ModelResponded, Usage
+from runner.contract.ids import CallId, Digest
 from runner.contract.ports import Clock, Failed
 from runner.contract.provider import (
     CallIntent,
     CallResult,
     Completion,
+    Correction,
     Failure,
     NativeSession,
     OutputDelta,
+    Prompt,
     ToolRequest,
     Turn,
     TurnEnded,
     TurnEvent,
 )
 from runner.contract.recording import request_digest
-from runner.contract.text import visible
-from runner.invocation.backoff import WAIT_S_MAX, Gate, delay_s
-from runner.invocation.classify import REACTIONS, STREAM_BROKEN, classify, failure_of
+from runner.contract.text import excerpt, visible
+from runner.invocation.backoff import WAIT_S_MAX, Gate, left_s
+from runner.invocation.classify import CUT_OFF, classify
+from runner.invocation.history import Past, PastFailure, PastTurn
 from runner.invocation.journal import Journal
 from runner.invocation.recorder import SessionRecorder
 from runner.invocation.redaction import Redactor, StreamRedactor
 from runner.invocation.rest import to_rest
+from runner.invocation.stream import close_events, invalid, next_event, redacted
 from runner.invocation.turns import TurnAnswer
+from runner.invocation.verdicts import Verdict, failure_by, judge
+
+SHOWN_CHARS_MAX: Final = 500
+"""Of a request that is not the recorded one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,13 +53,13 @@ class CallContext:
 
     session: NativeSession
     provider: str
+    past: Past
     journal: Journal
     redactor: Redactor
     gate: Gate
     clock: Clock
     worktree: str
-    attempts_max: int
-    tries_before: Counter[str]
+    tries_max: int
     recorder: SessionRecorder | None
     progress: Callable[[str], None]
 
@@ -58,22 +68,16 @@ class CallContext:
 class _Call:
     """One try as it goes: what came so far."""
 
+    turn: Turn
+    past: PastTurn | None
     stream: StreamRedactor
     began: float
     request: FrozenJson = None
-    call: CallId | None = None
-    answered: bool = False
-    ended: TurnEnded | None = None
+    id: CallId | None = None
+    result: CallResult | None = None
+    ended: bool = False
     failure: Failure | None = None
     events: list[TurnEvent] = field(default_factory=list)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Refused:
-    """The turn had no answer. ``failed`` says why; ``suspend_s`` is what a step waits of which nothing was done yet."""
-
-    failed: Failed
-    suspend_s: float | None
 
 
 class ModelTurns:
@@ -82,169 +86,168 @@ class ModelTurns:
     def __init__(self, context: CallContext) -> None:
         self._context = context
 
-    async def run(self, number: int, turn: Turn) -> TurnAnswer | Refused:
-        """The answer of turn ``number``, or the failure that was left after ``attempts_max`` tries. When cancelled, a call
-        on its way gets ``TERM_GRACE_S`` to be answered and journaled."""
+    async def run(self, number: int, turn: Turn) -> TurnAnswer | Failed:
+        """The answer of turn ``number``, or the failure that was left after ``tries_max`` tries. When cancelled, a call on
+        its way gets ``TERM_GRACE_S`` to be answered and journaled."""
         ctx = self._context
-        tries = 0
+        past, tries = ctx.past.turns.get(number), 0
+        if past is not None and past.answer is not None:
+            return await self._replay(number, turn, past, past.answer)
+        if past is not None and past.failed is not None:
+            failed = self._held_by(number, past.failed)
+            if failed is not None:
+                return failed
+            tries = past.failed.tries_so_far
         while True:
             await ctx.gate.passed(ctx.clock)
-            try:
-                call = await to_rest(self._once(number, turn), ctx.clock, limits.TERM_GRACE_S)
-            except (CallerError, ProviderError) as error:
-                return refused_by(error, ctx.redactor)
+            call = await to_rest(self._once(number, turn, past), ctx.clock, limits.TERM_GRACE_S)
             if call.failure is None:
-                return self._answer(number, call)
-            tries = max(tries, ctx.tries_before.pop(call.call or "", 0)) + 1
-            refused = self._react(call.failure, tries)
-            if refused is not None:
-                return refused
+                return self._answer(number, call.request, call.events, ctx.clock.monotonic() - call.began)
+            tries += 1
+            verdict = self._judge(number, call.failure, tries)
+            if verdict.pause_s <= WAIT_S_MAX:
+                ctx.gate.close_for(verdict.pause_s, ctx.clock.monotonic())
+            if verdict.failed is not None:
+                return verdict.failed
+            ctx.progress(f"\n{classify(call.failure).value}: trying again in {verdict.pause_s:g} s\n")
 
-    def _react(self, failure: Failure, tries: int) -> Refused | None:
-        """None when the call is to be made again, once the gate is open."""
+    def _judge(self, number: int, failure: Failure, tries: int) -> Verdict:
         ctx = self._context
-        kind = classify(failure)
-        reaction = REACTIONS[kind]
-        pause = delay_s(tries, failure.retry_after_s)
-        if reaction.action == "retry" and pause <= WAIT_S_MAX:
-            ctx.gate.close_for(pause, ctx.clock.monotonic())
-            if tries < ctx.attempts_max:
-                ctx.progress(f"\n{kind.value}: trying again in {pause:g} s\n")
-                return None
-        suspend_s = reaction.suspend_s
-        if failure.retry_after_s is not None and (suspend_s is not None or pause > WAIT_S_MAX):
-            suspend_s = max(suspend_s or 0.0, failure.retry_after_s)
-        message = f"{ctx.provider}: {_told(failure)}" + (f" (tried {tries} times)" if tries > 1 else "")
-        return Refused(
-            failed=Failed(code=kind.value, message=message, retriable=reaction.retriable), suspend_s=suspend_s
+        return judge(failure, tries=tries, tries_max=ctx.tries_max, first_turn=number == 1, provider=ctx.provider)
+
+    def _held_by(self, number: int, past: PastFailure) -> Failed | None:
+        """What an earlier life's newest failure of this turn means: it was the end, or it is too early to call again. None
+        when the call is to be made as soon as the gate is open; a turn that suspended the step is tried once more."""
+        ctx = self._context
+        verdict = self._judge(number, past.failure, past.tries)
+        if verdict.failed is not None and verdict.failed.suspend_s is None:
+            return verdict.failed
+        left = left_s(verdict.pause_s, past.at, ctx.clock.now())
+        if verdict.failed is not None and left > WAIT_S_MAX:
+            return replace(verdict.failed, suspend_s=left)
+        ctx.gate.close_for(left, ctx.clock.monotonic())
+        return None
+
+    # --- answers that are known --------------------------------------------------------------------------------------
+
+    async def _replay(self, number: int, turn: Turn, past: PastTurn, answer: ModelResponded) -> TurnAnswer | Failed:
+        """The recorded answer, told to the session, once its request is shown to be the one that was answered."""
+        ctx = self._context
+        response = await ctx.journal.value(answer.response)
+        try:
+            events = tuple(redacted(event, ctx.redactor) for event in ctx.session.replay(turn, response))
+            if not events or not isinstance(events[0], CallIntent) or not isinstance(events[-1], TurnEnded):
+                raise self._drifted(turn, past, "a turn that cannot be told from its answer")
+            self._verify(turn, past, self._digest(events[0].request))
+        except (CallerError, ProviderError) as error:
+            return self._refused(error)
+        except RunnerError:
+            raise
+        except Exception as error:  # an adapter stands before foreign libraries: whatever escapes it, it cannot go on
+            return self._refused(
+                self._drifted(turn, past, f"an answer over which it raised {type(error).__qualname__}")
+            )
+        result = CallResult(response=response, provider=answer.provider, model=answer.model, usage=answer.usage)
+        return self._answer(number, events[0].request, [result, *events[1:]], answer.duration_s)
+
+    def _digest(self, request: FrozenJson) -> Digest:
+        return request_digest(self._context.redactor.json(request), self._context.worktree, ())
+
+    def _verify(self, turn: Turn, past: PastTurn, request: Digest) -> None:
+        """``ProviderError(binding-drift)`` when another request was answered, or was on its way. The ledger keeps digests
+        of requests, so what can be shown is what would be said now."""
+        if request != past.request:
+            raise self._drifted(turn, past, f"{request} instead of {past.request}")
+
+    def _drifted(self, turn: Turn, past: PastTurn, found: str) -> ProviderError:
+        shown = excerpt(_said(turn), SHOWN_CHARS_MAX)
+        return ProviderError(
+            Code.BINDING_DRIFT,
+            f"model call {past.call}: the session cannot go on where it was, its request is {found}; now it says: {shown}",
+            remedy="continue with the Runner, the prompt and the recordings that began this session",
         )
 
-    def _answer(self, number: int, call: _Call) -> TurnAnswer:
-        ctx = self._context
-        if ctx.recorder is not None:
-            ctx.recorder.turn(number, call.request, tuple(call.events), ctx.clock.monotonic() - call.began)
+    def _refused(self, error: CallerError | ProviderError) -> Failed:
+        message = visible(self._context.redactor.text(failure_by(error).message))
+        return Failed(code=error.code.value, message=message, retriable=False)
+
+    def _answer(self, number: int, request: FrozenJson, events: list[TurnEvent], duration_s: float) -> TurnAnswer:
+        recorder = self._context.recorder
+        if recorder is not None:
+            recorder.turn(number, request, tuple(events), duration_s)
         return TurnAnswer(
-            requests=tuple(e for e in call.events if isinstance(e, ToolRequest)),
-            completions=tuple(e for e in call.events if isinstance(e, Completion)),
-            finish="" if call.ended is None else call.ended.finish,
+            requests=tuple(e for e in events if isinstance(e, ToolRequest)),
+            completions=tuple(e for e in events if isinstance(e, Completion)),
         )
 
-    async def _once(self, number: int, turn: Turn) -> _Call:
+    # --- calls that are made -----------------------------------------------------------------------------------------
+
+    async def _once(self, number: int, turn: Turn, past: PastTurn | None) -> _Call:
         """One try to its end; a failure is in the result, journaled when a call had been on its way."""
         ctx = self._context
-        call = _Call(stream=ctx.redactor.stream(), began=ctx.clock.monotonic())
+        call = _Call(turn=turn, past=past, stream=ctx.redactor.stream(), began=ctx.clock.monotonic())
         events = ctx.session.run(turn)
         try:
-            while call.ended is None and call.failure is None:
-                await self._take(number, call, await _next(events))
+            while not call.ended and call.failure is None:
+                await self._take(number, call, await next_event(events))
         except (CallerError, ProviderError) as error:
-            await self._fail(call, Failure(exception="", error_code=error.code.value, message=error.message))
-            raise
+            await self._fail(call, failure_by(error))
         finally:
-            await _close(events)
+            await close_events(events)
         ctx.progress(visible(call.stream.rest()))
         return call
 
     async def _take(self, number: int, call: _Call, event: TurnEvent) -> None:
         ctx = self._context
         match event:
+            case CallIntent() if call.id is not None:
+                await self._fail(call, invalid("a turn makes one model call"))
             case CallIntent(request=request):
-                call.request, call.answered = request, False
-                call.began = ctx.clock.monotonic()
+                digest = self._digest(request)
+                if call.past is not None:
+                    self._verify(call.turn, call.past, digest)
+                call.request, call.began = request, ctx.clock.monotonic()
                 # Durable before the iterator is resumed: only resuming it sends the request.
-                digest = request_digest(ctx.redactor.json(request), ctx.worktree, ())
-                call.call = await ctx.journal.model_called(number, digest)
+                call.id = await ctx.journal.model_called(number, digest)
             case OutputDelta(text=text):
                 ctx.progress(visible(call.stream.feed(text)))
-            case CallResult():
-                result = replace(
-                    event,
-                    response=ctx.redactor.json(event.response),
-                    provider=ctx.redactor.text(event.provider),
-                    model=ctx.redactor.text(event.model),
-                )
-                call.events.append(result)
-                if call.call is not None:
-                    await ctx.journal.model_responded(call.call, result, ctx.clock.monotonic() - call.began)
-                    call.answered = True
-            case ToolRequest():
-                call.events.append(
-                    replace(event, name=ctx.redactor.text(event.name), arguments=ctx.redactor.json(event.arguments))
-                )
-            case Completion(value=value):
-                call.events.append(Completion(value=ctx.redactor.json(value)))
-            case TurnEnded():
-                call.ended = event
+            case TurnEnded(finish=finish):
                 call.events.append(event)
+                await self._end(call, finish)
             case Failure():
                 await self._fail(call, event)
+            case CallResult() | ToolRequest() | Completion():
+                kept = redacted(event, ctx.redactor)
+                call.result = kept if isinstance(kept, CallResult) else call.result
+                call.events.append(kept)
+
+    async def _end(self, call: _Call, finish: str) -> None:
+        ctx = self._context
+        if finish in CUT_OFF:
+            told = f"the answer ended early ({finish}); a cut-off answer is never taken"
+            await self._fail(call, Failure(exception="", error_code=finish, message=told))
+        elif call.id is None or call.result is None:
+            await self._fail(call, invalid("a turn ended without an answer"))
+        else:
+            await ctx.journal.model_responded(call.id, call.result, ctx.clock.monotonic() - call.began)
+            call.ended = True
 
     async def _fail(self, call: _Call, failure: Failure) -> None:
         ctx = self._context
-        shown = {n: ctx.redactor.text(getattr(failure, n) or "") for n in ("exception", "message")}
+        exception, message = (visible(ctx.redactor.text(text)) for text in (failure.exception, failure.message))
         code = None if failure.error_code is None else visible(ctx.redactor.text(failure.error_code))
-        call.failure = replace(
-            failure, exception=visible(shown["exception"]), message=visible(shown["message"]), error_code=code
-        )
-        if call.call is not None and not call.answered:
+        call.failure = replace(failure, exception=exception, message=message, error_code=code)
+        if call.id is not None:
             duration_s = ctx.clock.monotonic() - call.began
-            kind = classify(call.failure)
-            await ctx.journal.model_failed(call.call, ctx.provider, call.failure, kind, duration_s)
+            usage = Usage() if call.result is None else call.result.usage
+            await ctx.journal.model_failed(call.id, ctx.provider, call.failure, usage=usage, duration_s=duration_s)
 
 
-async def _next(events: AsyncIterator[TurnEvent]) -> TurnEvent:
-    """The next event; what went wrong instead of one is a ``Failure``. Refusals with a code of ours pass unchanged."""
-    try:
-        return _frozen(await anext(events))
-    except StopAsyncIteration:
-        return Failure(exception="", error_code=STREAM_BROKEN, message="the turn broke off before its end")
-    except RunnerError:
-        raise
-    except Exception as error:  # an adapter stands before foreign libraries: whatever escapes it is a failed call
-        return failure_of(error)
-
-
-def _frozen(event: TurnEvent) -> TurnEvent:
-    """``event`` with its JSON frozen; a ``Failure`` for what is not JSON."""
-    try:
-        match event:
-            case CallIntent(request=request):
-                return CallIntent(request=freeze(request))
-            case CallResult(response=response):
-                return replace(event, response=freeze(response))
-            case ToolRequest(arguments=arguments):
-                return replace(event, arguments=freeze(arguments))
-            case Completion(value=value):
-                return Completion(value=freeze(value))
-            case _:
-                return event
-    except ValueError as error:
-        return Failure(exception="", error_code="invalid-stream", message=f"the adapter gave what is not JSON: {error}")
-
-
-async def _close(events: AsyncIterator[TurnEvent]) -> None:
-    aclose = getattr(events, "aclose", None)
-    if aclose is not None:
-        await aclose()
-
-
-def _told(failure: Failure) -> str:
-    """A failure for people: its message and the signals that classified it."""
-    signals = [
-        failure.error_code or "",
-        f"HTTP {failure.http_status}" if failure.http_status is not None else "",
-        failure.exception,
-    ]
-    told = ", ".join(s for s in signals if s)
-    return f"{failure.message} ({told})" if failure.message and told else failure.message or told or "failed"
-
-
-SUSPENDING: Final[dict[Code, float]] = {Code.SECRET_UNREADABLE: 300.0, Code.PROVIDER_START_FAILED: 60.0}
-"""Refusals that a person or time can mend while nothing of the step was done, and how long to wait."""
-
-
-def refused_by(error: CallerError | ProviderError, redactor: Redactor) -> Refused:
-    """A refusal with a code of ours; its remedy stays with it."""
-    text = f"{error.message} ({error.remedy})" if error.remedy else error.message
-    failed = Failed(code=error.code.value, message=visible(redactor.text(text)), retriable=False)
-    return Refused(failed=failed, suspend_s=SUSPENDING.get(error.code))
+def _said(turn: Turn) -> str:
+    match turn:
+        case Prompt(text=text):
+            return text
+        case Correction(findings=findings):
+            return "; ".join(findings)
+        case _:
+            return "; ".join(result.text for result in turn.results)

@@ -49,8 +49,6 @@ REACTIONS: Final[dict[FailureClass, Reaction]] = {
     FailureClass.UNKNOWN: Reaction(action="fail", retriable=False),
 }
 
-RETRIED: Final = frozenset(kind.value for kind, reaction in REACTIONS.items() if reaction.action == "retry")
-
 STREAM_BROKEN: Final = "stream-ended"
 """The error code for a stream of events that stopped before the turn had ended."""
 
@@ -61,6 +59,7 @@ ERROR_CODES: Final[dict[str, FailureClass]] = {
     "connection": FailureClass.TRANSIENT,
     "invalid-stream": FailureClass.PROTOCOL,
     "length": FailureClass.LIMIT,
+    "max_tokens": FailureClass.LIMIT,
     "recording-miss": FailureClass.PROTOCOL,
     "redirect": FailureClass.PROTOCOL,
     "refusal": FailureClass.REFUSAL,
@@ -147,13 +146,9 @@ EXCEPTIONS: Final[dict[str, FailureClass]] = {
 }
 """By ``module.qualname`` of the type, as the adapter reports it."""
 
-FINISHES: Final[dict[str, FailureClass]] = {
-    "length": FailureClass.LIMIT,
-    "max_tokens": FailureClass.LIMIT,
-    "content_filter": FailureClass.REFUSAL,
-    "refusal": FailureClass.REFUSAL,
-}
-"""Endings of a turn that are failures: an answer that was cut off or withheld is never a short answer."""
+CUT_OFF: Final = frozenset({"length", "max_tokens", "content_filter", "refusal"})
+"""Endings of a turn that are failures, by their names as error codes: an answer that was cut off or withheld is never a
+short answer."""
 
 
 def classify(failure: Failure) -> FailureClass:
@@ -168,6 +163,11 @@ def classify(failure: Failure) -> FailureClass:
     if status is not None and 300 <= status < 500:
         return FailureClass.PROTOCOL
     return EXCEPTIONS.get(failure.exception, FailureClass.UNKNOWN)
+
+
+def is_retried(failure: Failure) -> bool:
+    """Whether the call is made again after ``failure``, as far as its tries allow it."""
+    return REACTIONS[classify(failure)].action == "retry"
 
 
 def failure_of(error: BaseException) -> Failure:

@@ -1,10 +1,11 @@
-"""One episode: prompt, turns, tools and corrections until there is a disposition."""
+"""One episode: prompt, turns, tools and corrections until there is a disposition. What a resumed attempt finds recorded goes
+through here again like everything else, so that nothing depends on whether it was interrupted."""
 
 from typing import Final, assert_never
 
 from runner.contract.ports import Completed, Disposition, Failed
 from runner.contract.provider import Correction, Prompt, ToolResults, Turn
-from runner.invocation.calls import ModelTurns, Refused
+from runner.invocation.calls import ModelTurns
 from runner.invocation.classify import REACTIONS, FailureClass
 from runner.invocation.completion import CORRECTIONS_MAX, JsonContract
 from runner.invocation.tools import ToolCalls
@@ -22,16 +23,14 @@ class Episode:
         self._contract = contract
         self._turns_max = turns_max
         self._corrections = 0
-        self._answered = 0
 
     async def run(self, prompt: str) -> Disposition:
         """The disposition; bounded by ``turns_max``."""
         turn: Turn = Prompt(text=prompt)
         for number in range(1, self._turns_max + 1):
             answer = await self._turns.run(number, turn)
-            if isinstance(answer, Refused):
-                return self._refused(answer)
-            self._answered += 1
+            if isinstance(answer, Failed):
+                return answer
             following = await self._follow(answer)
             if not isinstance(following, Correction | ToolResults):
                 return following
@@ -56,15 +55,6 @@ class Episode:
                 return Correction(findings=findings)
             case UseTools(requests=requests):
                 self._corrections = 0
-                # In the order asked, one at a time: a later one may rely on an earlier one's effect.
-                results = [await tools.run(r) for r in requests] if tools is not None else []
-                return ToolResults(results=tuple(results))
+                return ToolResults(results=()) if tools is None else await tools.run(requests)
             case _:
                 assert_never(move)
-
-    def _refused(self, refused: Refused) -> Failed:
-        """Suspension only while nothing of the step was done: later it would lose what the session knew."""
-        failed = refused.failed
-        if self._answered or refused.suspend_s is None:
-            return failed
-        return Failed(code=failed.code, message=failed.message, retriable=failed.retriable, suspend_s=refused.suspend_s)

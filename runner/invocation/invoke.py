@@ -6,16 +6,16 @@ Owned invariants
 - Only a structured completion that its schema admits completes a step.
 - Nothing of an episode is live when ``invoke`` returns or raises.
 
-Crash behaviour: a resumed attempt opens a new session and starts again at turn 1 under the same call ids, over a worktree
-that custody has put back; model calls that were answered may be made again. An effect outside, begun and without a recorded
-end, is never repeated: ``Uncertain``. Back-off is not remembered across processes.
+Crash behaviour: a resumed attempt opens a session and goes through it again from turn 1. As far as the ledger has the answers
+and results they are used, each after a look whether it was given to the same request; the first that is missing is made, over
+files that custody has put back to the last tool call's. An effect outside, begun and without a recorded end, is never
+repeated and never guessed: ``Uncertain``, until a person has said what happened.
 """
 
 import asyncio
-from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import assert_never
 
@@ -42,18 +42,21 @@ from runner.contract.provider import NativeSession, ProviderDescriptor, SessionD
 from runner.contract.recording import Header
 from runner.contract.records import Draft
 from runner.contract.text import visible
+from runner.invocation.asking import SPEC, Arrivals, Questions
+from runner.invocation.backoff import WAIT_S_MAX, delay_s, left_s
 from runner.invocation.binding import descriptor_problems, dispatch_problems, drift, executor_descriptor, executor_of
-from runner.invocation.calls import CallContext, ModelTurns, refused_by
-from runner.invocation.classify import FailureClass
+from runner.invocation.calls import CallContext, ModelTurns
+from runner.invocation.classify import FailureClass, is_retried
 from runner.invocation.completion import JsonContract
 from runner.invocation.episode import GENERATE_TURNS_MAX, Episode
-from runner.invocation.history import asked_calls, failed_tries, is_retired, last_descriptor, uncertain_call
+from runner.invocation.history import Past, asked_calls, is_retired, newest_failure, read_past
 from runner.invocation.journal import Journal
 from runner.invocation.prompt import system_prompt
 from runner.invocation.recorder import SessionRecorder
 from runner.invocation.registry import Registry, opened
 from runner.invocation.rest import in_thread
 from runner.invocation.tools import ToolCalls
+from runner.invocation.verdicts import SUSPENDING, failure_by
 
 
 class Invocation:
@@ -76,6 +79,9 @@ class Invocation:
         self._clock = clock
         self._record_dir = record_dir
         self._sessions: set[NativeSession] = set()
+        self._backed_off: set[str] = set()
+        self._arrivals = Arrivals()
+        case.ledger.subscribe(self._arrivals.record)
 
     # --- for the host ------------------------------------------------------------------------------------------------
 
@@ -90,14 +96,15 @@ class Invocation:
             specs = self._specs(dispatch, offered)
             contract = JsonContract(dispatch.action.result_schema)
         except CallerError as error:
-            return refused_by(error, self._registry.redactor).failed
+            return self._refused(error, suspends=False)
         problems = (*descriptor_problems(executor, offered), *dispatch_problems(self._case.plan, dispatch))
         if problems:
             return _drifted(problems)
         descriptor = executor_descriptor(executor, dispatch, specs)
-        before = await in_thread(lambda: self._before(dispatch, descriptor))
-        if not isinstance(before, Counter):
-            return before
+        past = await in_thread(lambda: read_past(self._case.ledger, dispatch.step, dispatch.attempt))
+        refused = _contradicted(past, descriptor)
+        if refused is not None:
+            return refused
         bound = _Bound(
             dispatch=dispatch,
             executor=executor,
@@ -105,41 +112,36 @@ class Invocation:
             specs=specs,
             contract=contract,
             descriptor=descriptor,
+            past=past,
         )
-        return await self._episode(bound, before)
+        return await self._episode(bound)
 
     def _specs(self, dispatch: Dispatch, offered: ProviderDescriptor) -> tuple[ToolSpec, ...]:
         """Our own tools, for agents of a provider that lets us run them."""
         action = dispatch.action
         if not isinstance(action, AgentAction) or "tools" not in offered.features:
             return ()
-        return self._toolbox.specs(action.tools, action.scope.writable)
+        return (*self._toolbox.specs(action.tools, action.scope.writable), *((SPEC,) if action.asks else ()))
 
-    def _before(self, dispatch: Dispatch, descriptor: FrozenJson) -> Counter[str] | Failed | Uncertain:
-        """What the ledger says against this episode; else the failed tries of its calls so far."""
-        ledger = self._case.ledger
-        earlier = last_descriptor(ledger, dispatch.step)
-        if earlier is not None and earlier.descriptor_digest != digest(descriptor):
-            return _drifted(drift(earlier.descriptor, descriptor))
-        uncertain = uncertain_call(ledger, dispatch.step)
-        if uncertain is not None:
-            return Uncertain(call=uncertain.call, why=f"{uncertain.tool} was begun and its end was not recorded")
-        return failed_tries(ledger, dispatch.step, dispatch.attempt)
-
-    async def _episode(self, bound: "_Bound", tries_before: Counter[str]) -> Disposition:
+    async def _episode(self, bound: "_Bound") -> Disposition:
         try:
             realm = await self._registry.realm(bound.executor.provider)
             session = await opened(bound.executor.provider, realm.open_session(self._session_dispatch(bound)))
         except (CallerError, ProviderError) as error:
-            refused = refused_by(error, self._registry.redactor)
-            return replace(refused.failed, suspend_s=refused.suspend_s)
+            return self._refused(error, suspends=True)
         self._sessions.add(session)
         try:
-            return await self._run(bound, session, tries_before)
+            return await self._run(bound, session)
         finally:
             await self._close(session)
 
-    async def _run(self, bound: "_Bound", session: NativeSession, tries_before: Counter[str]) -> Disposition:
+    def _refused(self, error: CallerError | ProviderError, *, suspends: bool) -> Failed:
+        """A refusal before anything of the episode was done in this process."""
+        text = visible(self._registry.redactor.text(failure_by(error).message))
+        suspend_s = SUSPENDING.get(error.code.value) if suspends else None
+        return Failed(code=error.code.value, message=text, retriable=False, suspend_s=suspend_s)
+
+    async def _run(self, bound: "_Bound", session: NativeSession) -> Disposition:
         dispatch = bound.dispatch
         journal = Journal(
             writer=self._writer,
@@ -147,11 +149,13 @@ class Invocation:
             delivery=self._case.plan.delivery,
             step=dispatch.step,
             attempt=dispatch.attempt,
+            descriptor=bound.descriptor,
+            session=bound.past.session,
         )
-        await journal.session_started(bound.descriptor)
+        await self._back_off(bound.executor.provider)
         recorder = self._recorder(bound)
         try:
-            episode = self._assemble(bound, session, journal, recorder, tries_before)
+            episode = self._assemble(bound, session, journal, recorder)
             disposition = await episode.run(self._registry.redactor.text(dispatch.prompt))
         finally:
             if recorder is not None:
@@ -159,13 +163,25 @@ class Invocation:
         await _conclude_session(journal, disposition)
         return disposition
 
+    async def _back_off(self, provider: str) -> None:
+        """Once in a process: the gate of ``provider`` stays closed for what is left of the pause that its newest failure in
+        this Delivery began, whichever step met it."""
+        if provider in self._backed_off:
+            return
+        self._backed_off.add(provider)
+        newest = await in_thread(lambda: newest_failure(self._case.ledger, provider))
+        if newest is not None and is_retried(newest.failure):
+            pause_s = delay_s(newest.tries, newest.failure.retry_after_s)
+            if pause_s <= WAIT_S_MAX:
+                left = left_s(pause_s, newest.at, self._clock.now())
+                self._registry.gate(provider).close_for(left, self._clock.monotonic())
+
     def _assemble(
         self,
         bound: "_Bound",
         session: NativeSession,
         journal: Journal,
         recorder: SessionRecorder | None,
-        tries_before: Counter[str],
     ) -> Episode:
         dispatch, redactor = bound.dispatch, self._registry.redactor
 
@@ -176,13 +192,13 @@ class Invocation:
         context = CallContext(
             session=session,
             provider=bound.executor.provider,
+            past=bound.past,
             journal=journal,
             redactor=redactor,
             gate=self._registry.gate(bound.executor.provider),
             clock=self._clock,
             worktree=self._worktree,
-            attempts_max=dispatch.attempts_max,
-            tries_before=tries_before,
+            tries_max=dispatch.attempts_max,
             recorder=recorder,
             progress=progress,
         )
@@ -195,14 +211,27 @@ class Invocation:
         )
 
     def _tools(self, bound: "_Bound", journal: Journal, progress: Callable[[str], None]) -> ToolCalls | None:
-        if bound.dispatch.grant is None:
+        dispatch, redactor = bound.dispatch, self._registry.redactor
+        if dispatch.grant is None:
             return None
+        questions = Questions(
+            bridge=self._case.interactions,
+            arrivals=self._arrivals,
+            ledger=self._case.ledger,
+            journal=journal,
+            delivery=self._case.plan.delivery,
+            step=dispatch.step,
+            redactor=redactor,
+        )
         return ToolCalls(
             toolbox=self._toolbox,
-            grant=bound.dispatch.grant,
+            grant=dispatch.grant,
             specs=bound.specs,
+            past=bound.past.tools,
+            mark=dispatch.mark,
+            questions=questions,
             journal=journal,
-            redactor=self._registry.redactor,
+            redactor=redactor,
             clock=self._clock,
             progress=progress,
         )
@@ -288,11 +317,22 @@ class _Bound:
     specs: tuple[ToolSpec, ...]
     contract: JsonContract
     descriptor: FrozenJson
+    past: Past
 
 
 def _drifted(problems: tuple[str, ...]) -> Failed:
     message = "not what was admitted: " + "; ".join(problems)
     return Failed(code=Code.BINDING_DRIFT.value, message=visible(message), retriable=False)
+
+
+def _contradicted(past: Past, descriptor: FrozenJson) -> Failed | Uncertain | None:
+    """What the ledger says against going on."""
+    earlier = past.descriptor
+    if earlier is not None and earlier.descriptor_digest != digest(descriptor):
+        return _drifted(drift(earlier.descriptor, descriptor))
+    if past.uncertain is not None:
+        return Uncertain(call=past.uncertain.call, why=f"{past.uncertain.tool} was begun and its end was not recorded")
+    return None
 
 
 async def _conclude_session(journal: Journal, disposition: Disposition) -> None:
@@ -303,9 +343,7 @@ async def _conclude_session(journal: Journal, disposition: Disposition) -> None:
             await journal.session_failed(code, message)
         case Invalid(findings=findings):
             await journal.session_failed(FailureClass.INVALID_OUTPUT.value, "; ".join(findings))
-        case Uncertain(call=call, why=why):
-            await journal.session_failed("unknown", f"{call}: {why}")
-        case AwaitingInput():
+        case Uncertain() | AwaitingInput():
             return
         case _:
             assert_never(disposition)

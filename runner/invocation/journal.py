@@ -1,19 +1,25 @@
 """One episode's entries in the ledger: the intent of every call durable before it leaves, its result after.
 
 Owned invariants
-- An effect's intent is durable before the effect begins; a result is recorded for an intent at most once per try.
+- An effect's intent is durable before the effect begins, also when it is begun again; one result per begun effect.
 - Only redacted values reach the ledger.
 - Values are written before the entry that names them.
+- Whatever is journaled stands between a ``session.started`` and the session's end.
 """
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
 
 from runner.contract import effects
+from runner.contract.activation import EffectClass
 from runner.contract.canonical import FrozenJson, canonical, digest, freeze
 from runner.contract.events import (
     ArtifactStored,
     Event,
+    InteractionAnswered,
+    InteractionRequested,
     ModelCalled,
     ModelResponded,
     SessionCompleted,
@@ -27,24 +33,44 @@ from runner.contract.events import (
 )
 from runner.contract.ids import CallId, DeliveryId, Digest, StepRef
 from runner.contract.ports import Artifacts, LedgerWriter
-from runner.contract.provider import CallResult, Failure, ToolSpec
-from runner.contract.records import Draft
-from runner.invocation.classify import FailureClass
+from runner.contract.provider import CallResult, Failure
+from runner.contract.records import Draft, Record
+from runner.invocation.classify import classify
 from runner.invocation.rest import in_thread
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedTool:
+    """A tool call before it is made: what it is called does not depend on whether it was made before."""
+
+    call: CallId
+    key: Digest
+    tool: str
+    arguments: FrozenJson
 
 
 class Journal:
     """Writes for one attempt of one step. Call ids and effect keys depend on nothing but what is asked, so a resumed
-    attempt that does the same has the same ones."""
+    attempt that does the same has the same ones. ``session`` is how the attempt's session stands in the ledger."""
 
     def __init__(
-        self, *, writer: LedgerWriter, artifacts: Artifacts, delivery: DeliveryId, step: StepRef, attempt: int
+        self,
+        *,
+        writer: LedgerWriter,
+        artifacts: Artifacts,
+        delivery: DeliveryId,
+        step: StepRef,
+        attempt: int,
+        descriptor: FrozenJson,
+        session: Literal["none", "open", "ended"],
     ) -> None:
         self._writer = writer
         self._artifacts = artifacts
         self._delivery = delivery
         self._step = step
         self._attempt = attempt
+        self._descriptor = descriptor
+        self._state: Literal["none", "open", "ended"] = session
         self._tools = 0
         self._occurrences: Counter[tuple[str, bytes]] = Counter()
 
@@ -53,17 +79,26 @@ class Journal:
         """The episode's session id: the same when the attempt is resumed."""
         return f"{self._step.key}/{self._attempt}"
 
-    async def session_started(self, descriptor: FrozenJson) -> None:
-        event = SessionStarted(session=self.session, descriptor=descriptor, descriptor_digest=digest(descriptor))
-        await self._append(lambda: (event,))
+    async def value(self, ref: ValueRef | None) -> FrozenJson:
+        """What an entry refers to, verified."""
+        return None if ref is None else await in_thread(lambda: self._artifacts.get(ref))
+
+    # --- the session -------------------------------------------------------------------------------------------------
 
     async def session_completed(self) -> None:
         """The value itself is the host's to record, with the step's end."""
-        await self._append(lambda: (SessionCompleted(session=self.session),))
+        await self._end(SessionCompleted(session=self.session))
 
     async def session_failed(self, code: str, message: str) -> None:
-        event = SessionFailed(session=self.session, code=code, message=message)
-        await self._append(lambda: (event,))
+        await self._end(SessionFailed(session=self.session, code=code, message=message))
+
+    async def _end(self, event: Event) -> None:
+        """Nothing where the end is recorded already and nothing was done since."""
+        if self._state != "ended":
+            await self._append(lambda: (event,))
+            self._state = "ended"
+
+    # --- model calls -------------------------------------------------------------------------------------------------
 
     async def model_called(self, turn: int, request: Digest) -> CallId:
         """Durable when it returns; only then may the request leave."""
@@ -72,6 +107,8 @@ class Journal:
         return call
 
     async def model_responded(self, call: CallId, result: CallResult, duration_s: float) -> None:
+        """For an answer that is whole, with the end of its turn: from now on the call is never made again."""
+
         def facts() -> tuple[Event, ...]:
             ref, stored = self._put(result.response)
             return (
@@ -89,53 +126,81 @@ class Journal:
         await self._append(facts)
 
     async def model_failed(
-        self, call: CallId, provider: str, failure: Failure, kind: FailureClass, duration_s: float
+        self, call: CallId, provider: str, failure: Failure, *, usage: Usage, duration_s: float
     ) -> None:
         fields = {name: getattr(failure, name) for name in Failure.__slots__}
         event = ModelResponded(
             call=call,
             provider=provider,
             model="",
-            failure=freeze({"class": kind.value, **fields}),
-            usage=Usage(),
+            failure=freeze({"class": classify(failure).value, **fields}),
+            usage=usage,
             duration_s=duration_s,
         )
         await self._append(lambda: (event,))
 
-    async def tool_called(self, spec: ToolSpec, arguments: FrozenJson) -> CallId:
-        """Durable when it returns; only then may the tool act."""
+    # --- tool calls --------------------------------------------------------------------------------------------------
+
+    def plan(self, tool: str, arguments: FrozenJson) -> PlannedTool:
+        """The next tool call of the attempt. Writes nothing."""
         self._tools += 1
-        call = effects.tool_call_id(self._step, self._attempt, self._tools)
-        counted = (spec.name, canonical(arguments))
+        counted = (tool, canonical(arguments))
         occurrence = self._occurrences[counted]
         self._occurrences[counted] += 1
-        key = effects.effect_key(self._delivery, self._step, spec.name, arguments, occurrence)
+        return PlannedTool(
+            call=effects.tool_call_id(self._step, self._attempt, self._tools),
+            key=effects.effect_key(self._delivery, self._step, tool, arguments, occurrence),
+            tool=tool,
+            arguments=arguments,
+        )
 
-        def facts() -> tuple[Event, ...]:
-            ref, stored = self._put(arguments)
-            called = ToolCalled(call=call, tool=spec.name, caller="model", effect=spec.effect, key=key, input=ref)
-            return (*stored, called)
-
-        await self._append(facts)
-        return call
+    async def tool_called(self, planned: PlannedTool, effect: EffectClass) -> None:
+        """Durable when it returns; only then may the tool act."""
+        await self._append(lambda: self._intent(planned, effect))
 
     async def tool_ended(self, call: CallId, *, ok: bool, text: str) -> None:
-        def facts() -> tuple[Event, ...]:
-            if not ok:
-                return (ToolFailed(call=call, message=text),)
-            ref, stored = self._put(text)
-            return (*stored, ToolSucceeded(call=call, value=ref))
+        await self._append(lambda: self._result(call, ok, text))
 
-        await self._append(facts)
+    async def asked(self, planned: PlannedTool, prompt: str, answer_schema: FrozenJson) -> str:
+        """The call and the question behind it, in one transaction; when that was (RFC 3339)."""
+        question = InteractionRequested(wait=planned.call, prompt=prompt, answer_schema=answer_schema)
+        return (await self._append(lambda: (*self._intent(planned, "read"), question))).at
+
+    def answered(self, call: CallId, value: FrozenJson, who: str) -> None:
+        """At once, on the calling thread: between looking for an earlier answer and this nothing may happen."""
+        ref, stored = self._put(value)
+        self._write((*stored, InteractionAnswered(wait=call, value=ref, who=who)))
+
+    def _intent(self, planned: PlannedTool, effect: EffectClass) -> tuple[Event, ...]:
+        ref, stored = self._put(planned.arguments)
+        called = ToolCalled(
+            call=planned.call, tool=planned.tool, caller="model", effect=effect, key=planned.key, input=ref
+        )
+        return (*stored, called)
+
+    def _result(self, call: CallId, ok: bool, text: str) -> tuple[Event, ...]:
+        if not ok:
+            return (ToolFailed(call=call, message=text),)
+        ref, stored = self._put(text)
+        return (*stored, ToolSucceeded(call=call, value=ref))
+
+    # --- writing -----------------------------------------------------------------------------------------------------
 
     def _put(self, value: FrozenJson) -> tuple[ValueRef, tuple[Event, ...]]:
         ref = self._artifacts.put(value)
         return ref, (ArtifactStored(digest=ref.digest, bytes=ref.bytes),) if ref.stored else ()
 
-    async def _append(self, facts: Callable[[], tuple[Event, ...]]) -> None:
+    async def _append(self, facts: Callable[[], tuple[Event, ...]]) -> Record:
         """One transaction in a thread; whoever is cancelled meanwhile still waits until it is known to be written."""
+        return await in_thread(lambda: self._write(facts()))
 
-        def write() -> None:
-            self._writer.append(*(Draft(event=e, step=self._step, attempt=self._attempt) for e in facts()))
-
-        await in_thread(write)
+    def _write(self, facts: tuple[Event, ...]) -> Record:
+        """The record of the last of ``facts``. What begins or goes on with a session that is not open starts it."""
+        if self._state != "open":
+            started = SessionStarted(
+                session=self.session, descriptor=self._descriptor, descriptor_digest=digest(self._descriptor)
+            )
+            facts = (started, *facts)
+        records = self._writer.append(*(Draft(event=e, step=self._step, attempt=self._attempt) for e in facts))
+        self._state = "open"
+        return records[-1]

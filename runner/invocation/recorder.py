@@ -11,8 +11,9 @@ from runner.invocation.redaction import Redactor
 
 
 class SessionRecorder:
-    """One file, a line per turn that succeeded, each written in one piece; not flushed to the disk. A session that starts
-    again replaces its file. ``EnvironmentFault(state-unwritable)`` when it cannot be written: a recording that was asked
+    """One file, a line per turn that succeeded, each written in one piece; not flushed to the disk. A session that goes on
+    in a new process writes its file anew, from the ledger as far as that goes: nothing of a file that a kill cut short, or of
+    another Delivery's, is left in it. ``EnvironmentFault(state-unwritable)`` when it cannot be written: a recording that was asked
     for is not silently missing."""
 
     def __init__(self, directory: Path, header: Header, worktree: str, redactor: Redactor) -> None:

@@ -201,6 +201,9 @@ def _refuse_features(activation: Activation, offered: Mapping[str, ProviderDescr
             message = f"step {step.id}: no executor has the role {action.executor}"
             raise CallerError(Code.ACTIVATION_INVALID, message, remedy="bind the role at admission")
         provider = executors[action.executor].provider
+        if isinstance(action, AgentAction) and action.asks and "tools" not in offered[provider].features:
+            message = f"step {step.id}: provider {provider} has no tools feature, so its agent cannot ask"
+            raise CallerError(Code.FEATURE_MISSING, message, remedy="leave 'asks' out, or bind another provider")
         if action.kind not in offered[provider].features:
             able = [key for key, d in offered.items() if action.kind in d.features]
             message = f"step {step.id}: provider {provider} has no {action.kind} feature"

@@ -3,9 +3,8 @@
 from dataclasses import dataclass
 
 from runner.contract.canonical import FrozenJson
-from runner.contract.ports import Failed, Invalid
+from runner.contract.ports import Invalid
 from runner.contract.provider import Completion, ToolRequest
-from runner.invocation.classify import FINISHES, REACTIONS
 from runner.invocation.completion import (
     CORRECTIONS_MAX,
     NO_RESULT,
@@ -21,7 +20,6 @@ class TurnAnswer:
 
     requests: tuple[ToolRequest, ...] = ()
     completions: tuple[Completion, ...] = ()
-    finish: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +41,7 @@ class Accept:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GiveUp:
-    disposition: Failed | Invalid
+    disposition: Invalid
 
 
 Move = UseTools | Correct | Accept | GiveUp
@@ -51,15 +49,6 @@ Move = UseTools | Correct | Accept | GiveUp
 
 def next_move(answer: TurnAnswer, *, offers_tools: bool, contract: JsonContract, corrections: int) -> Move:
     """The one thing to do next; ``corrections`` counts the corrective turns in a row that led to this answer."""
-    if answer.finish in FINISHES:
-        failure = FINISHES[answer.finish]
-        return GiveUp(
-            disposition=Failed(
-                code=failure.value,
-                message=f"the answer ended early ({answer.finish}); a cut-off answer is never taken",
-                retriable=REACTIONS[failure].retriable,
-            )
-        )
     if answer.requests and offers_tools:
         return UseTools(requests=answer.requests)
     findings = _findings(answer, contract)

@@ -1,6 +1,7 @@
 """A scripted provider behind the provider protocol, a clock that only sleeping moves, and one Delivery around them."""
 
 import asyncio
+import dataclasses
 import datetime as dt
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -18,7 +19,7 @@ from runner.contract.grant import GrantKey, WorkspaceGrant, sign
 from runner.contract.ids import DeliveryId, Digest, ObjectId, SiteId, StepRef
 from runner.contract.layout import DeliveryLayout
 from runner.contract.plan import Plan, Site
-from runner.contract.ports import Case, Dispatch
+from runner.contract.ports import Bridge, Case, Dispatch, LedgerWriter
 from runner.contract.provider import (
     CallIntent,
     CallResult,
@@ -31,12 +32,14 @@ from runner.contract.provider import (
     ProviderDescriptor,
     Realm,
     SessionDispatch,
+    Toolbox,
     ToolRequest,
     ToolResults,
     Turn,
     TurnEnded,
     TurnEvent,
 )
+from runner.contract.recording import decode_event, encode_event
 from runner.contract.records import Record
 from runner.contract.scope import EVERYTHING
 from runner.invocation.invoke import Invocation
@@ -117,6 +120,7 @@ class Script:
 
     turns: list[list[Step]] = field(default_factory=list)
     heard: list[Turn] = field(default_factory=list)
+    replayed: list[Turn] = field(default_factory=list)
     opened: list[SessionDispatch] = field(default_factory=list)
     sent: list[FrozenJson] = field(default_factory=list)
     """Requests that left, in order."""
@@ -145,7 +149,8 @@ class ScriptedSession:
         yield CallIntent(request=float("inf") if script.odd_request else request)
         script.on_send()
         script.sent.append(request)
-        for step in script.turns.pop(0):
+        steps = script.turns.pop(0)
+        for place, step in enumerate(steps):
             if isinstance(step, Exception):
                 raise step
             if inspect.iscoroutinefunction(step):
@@ -153,11 +158,30 @@ class ScriptedSession:
                 continue
             assert not callable(step)
             if isinstance(step, CallResult):
-                self._messages += [_message(turn), step.response]
+                answer = dataclasses.replace(step, response=_with_rest(step.response, steps[place + 1 :]))
+                self._messages += [_message(turn), answer.response]
+                yield answer
+                continue
             yield step
+
+    def replay(self, turn: Turn, response: FrozenJson) -> tuple[TurnEvent, ...]:
+        request = freeze({"messages": [*self._messages, _message(turn)]})
+        self._messages += [_message(turn), response]
+        self._script.replayed.append(turn)
+        assert isinstance(response, Mapping)
+        rest = response["then"]
+        assert isinstance(rest, tuple)
+        return (CallIntent(request=request), *map(decode_event, rest))
 
     async def close(self) -> None:
         self._script.closed += 1
+
+
+def _with_rest(response: FrozenJson, rest: list[Step]) -> FrozenJson:
+    """The answer with the events that follow it: for this provider they are a part of what the model said."""
+    assert isinstance(response, Mapping)
+    kept = [e for e in rest if isinstance(e, ToolRequest | Completion | TurnEnded)]
+    return freeze({**response, "then": [encode_event(e) for e in kept]})
 
 
 def _message(turn: Turn) -> dict[str, Any]:
@@ -278,6 +302,9 @@ class Delivery:
         self.factory = ScriptedFactory(self.script, **factory)
         self.clock = FakeClock()
         self.shown = Shown()
+        self.bridge: Bridge = Nobody()
+        self.toolbox: Toolbox = WorkspaceToolbox(key=KEY, clock=self.clock)
+        self.pen: Callable[[LedgerWriter], LedgerWriter] = lambda writer: writer
         self.actions: dict[str, AgentAction | GenerateAction] = {"code": AGENT, "ask": GENERATE}
         self.executors: tuple[Executor, ...] = (executor(self.factory),)
         self.open()
@@ -303,7 +330,7 @@ class Delivery:
             ledger=self.ledger,
             progress=self.shown,
             waits=Nobody(),
-            interactions=Nobody(),
+            interactions=self.bridge,
         )
         self.registry = Registry(
             factories=(self.factory,), config=config(self.factory.descriptor.key), environment=ENVIRONMENT
@@ -311,12 +338,17 @@ class Delivery:
         self.registry.check(bound)
         self.invocation = Invocation(
             case=case,
-            writer=self.ledger.writer("invocation"),
+            writer=self.pen(self.ledger.writer("invocation")),
             registry=self.registry,
-            toolbox=WorkspaceToolbox(key=KEY, clock=self.clock),
+            toolbox=self.toolbox,
             clock=self.clock,
             record_dir=self.recordings,
         )
+
+    def again(self) -> None:
+        """Another life of the Delivery, in a new process."""
+        self.ledger.close()
+        self.open()
 
     def dispatch(self, site: str = "code", **changes: Any) -> Dispatch:
         action = self.actions[site]

@@ -3,7 +3,7 @@
 import pytest
 
 from runner.contract.provider import Failure
-from runner.invocation.classify import ERROR_CODES, EXCEPTIONS, FINISHES, REACTIONS, STATUSES, FailureClass, classify
+from runner.invocation.classify import ERROR_CODES, EXCEPTIONS, REACTIONS, STATUSES, FailureClass, classify
 
 F = FailureClass
 
@@ -19,7 +19,6 @@ def test_every_class_has_a_reaction_and_is_used() -> None:
         *ERROR_CODES.values(),
         *STATUSES.values(),
         *EXCEPTIONS.values(),
-        *FINISHES.values(),
         F.UNKNOWN,
         F.INVALID_OUTPUT,
     }

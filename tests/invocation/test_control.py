@@ -4,11 +4,10 @@ import pytest
 
 from runner.contract.canonical import digest
 from runner.contract.errors import Code, Finding, IntegrityError
-from runner.contract.events import OwnerRetired, RetirementAuthorized, ToolCalled
-from runner.contract.ids import CallId, SiteId, StepRef
-from runner.contract.ports import Uncertain
+from runner.contract.events import OwnerRetired, RetirementAuthorized, ToolCalled, ToolFailed
+from runner.contract.ids import SiteId, StepRef
+from runner.contract.ports import Completed, Uncertain
 from runner.contract.records import Draft
-from runner.invocation.journal import Journal
 from tests.invocation.conftest import Make
 from tests.invocation.fakes import GENERATE, completes, executor, fails
 
@@ -78,9 +77,7 @@ async def test_an_outside_effect_without_a_recorded_end_is_uncertain(make: Make)
     assert isinstance(disposition, Uncertain)
     assert disposition.call == "code@1/1/t1"
     assert delivery.factory.started == 0
-    journal = Journal(
-        writer=writer, artifacts=delivery.ledger.artifacts, delivery=delivery.plan.delivery, step=step, attempt=1
-    )
-    await journal.tool_ended(CallId(called.call), ok=False, text="bounced")
+    failed = ToolFailed(call=called.call, message="bounced")
+    writer.append(Draft(event=failed, step=step, attempt=1))
     delivery.script.turns = [completes()]
-    assert not isinstance(await delivery.invocation.invoke(delivery.dispatch()), Uncertain)
+    assert isinstance(await delivery.invocation.invoke(delivery.dispatch()), Completed)

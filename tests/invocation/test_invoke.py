@@ -4,7 +4,9 @@ import pytest
 
 from runner.contract.activation import AgentAction
 from runner.contract.canonical import freeze
+from runner.contract.effects import effect_key
 from runner.contract.events import ModelCalled, ModelResponded, SessionFailed, SessionStarted, ToolCalled, ToolFailed
+from runner.contract.ids import DeliveryId, SiteId, StepRef
 from runner.contract.ports import Completed, Failed, Invalid
 from runner.contract.provider import Completion, Correction, Prompt, ToolRequest, ToolResults, TurnEnded
 from tests.invocation.conftest import Make
@@ -76,14 +78,14 @@ async def test_who_answered_and_what_it_cost_is_recorded(make: Make) -> None:
 
 
 async def test_equal_tool_calls_are_two_effects_with_stable_keys(make: Make) -> None:
-    """Each has its own effect key; an attempt that starts again has the same ones."""
+    """Each has its own effect key, by what is called and how often, in whatever Delivery's life."""
     delivery = make()
-    for _ in range(2):
-        delivery.script.turns = [asks(("list", {}), ("list", {})), completes()]
-        await delivery.invocation.invoke(delivery.dispatch())
+    delivery.script.turns = [asks(("list", {}), ("list", {}), ("list", {"path": "."})), completes()]
+    await delivery.invocation.invoke(delivery.dispatch())
     keys = [r.event.key for r in delivery.records() if isinstance(r.event, ToolCalled)]
-    assert keys[0] != keys[1]
-    assert keys[:2] == keys[2:]
+    step = StepRef(site=SiteId("code"))
+    asked = [({}, 0), ({}, 1), ({"path": "."}, 0)]
+    assert keys == [effect_key(DeliveryId("d1"), step, "list", freeze(a), n) for a, n in asked]
 
 
 async def test_an_invalid_result_gets_one_turn_with_the_findings(make: Make) -> None:

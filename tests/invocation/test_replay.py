@@ -6,7 +6,7 @@ from typing import Any
 
 from providers import chat
 from providers.recorded.factory import RecordedFactory
-from runner.contract.canonical import canonical, freeze
+from runner.contract.canonical import FrozenJson, canonical, freeze
 from runner.contract.events import Usage
 from runner.contract.ports import Completed, Failed
 from runner.contract.provider import (
@@ -43,6 +43,10 @@ class ChatSession:
         if reading.completion is not None:
             yield reading.completion
         yield TurnEnded(finish="stop")
+
+    def replay(self, turn: Turn, response: FrozenJson) -> tuple[TurnEvent, ...]:
+        self._conversation, events = chat.replayed(self._conversation, turn, response)
+        return events
 
     async def close(self) -> None: ...
 

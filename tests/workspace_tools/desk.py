@@ -46,7 +46,7 @@ class Desk:
 
     def __call__(self, tool: str, **arguments: Any) -> ToolOutcome:
         (spec,) = self.toolbox.specs((tool,), writable=True)
-        return asyncio.run(self.toolbox.call(self.grant, spec, freeze(arguments)))
+        return asyncio.run(self.toolbox.call(self.grant, spec, freeze(arguments), key=digest("k")))
 
     def ok(self, tool: str, **arguments: Any) -> str:
         outcome = self(tool, **arguments)
