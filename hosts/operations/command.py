@@ -32,12 +32,12 @@ class _Watch:
         self.cause = self.cause or cause
         self.stop.set()
 
-    def begin(self) -> None:
+    def start(self) -> None:
         self._began = self._clock.monotonic()
         self._timer = asyncio.create_task(self._expire())
 
     def end(self) -> float:
-        """Seconds since ``begin``; 0 without one."""
+        """Seconds since ``start``; 0 if it never started."""
         if self._timer is not None:
             self._timer.cancel()
         return 0.0 if self._began is None else max(0.0, self._clock.monotonic() - self._began)
@@ -110,7 +110,7 @@ class CommandRunner:
     ) -> End:
         async def record(identity: Identity) -> None:
             await asyncio.to_thread(journal.started, identity)
-            watch.begin()
+            watch.start()
 
         env = clean_environment(os.environ, request.env)
         spec = ProcessSpec(argv=request.argv, cwd=request.cwd, env=env, grace_s=self._grace_s)
