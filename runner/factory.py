@@ -10,7 +10,7 @@ import asyncio
 import secrets
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
 from typing import Literal
@@ -23,16 +23,20 @@ from runner.clock import SystemClock
 from runner.contract.activation import Activation
 from runner.contract.canonical import FrozenJson
 from runner.contract.config import RunnerFactoryConfig
+from runner.contract.errors import CallerError, Code
 from runner.contract.grant import GrantKey
-from runner.contract.ids import DeliveryId
-from runner.contract.layout import delivery_layout
-from runner.contract.outcomes import CancelAck, DeliveryState, ExecuteResult, OpenWait
+from runner.contract.ids import DeliveryId, delivery_id
+from runner.contract.layout import DeliveryLayout, delivery_layout
+from runner.contract.outcomes import CancelAck, DeliveryState, ExecuteResult, OpenWait, Takeover, Verification
 from runner.contract.plan import Plan
 from runner.contract.ports import Bridge, Case, Clock, Deferred, Observer, Rooms
 from runner.contract.provider import ProviderDescriptor
 from runner.contract.records import Record
 from runner.coordinator.coordinator import Coordinator
-from runner.coordinator.inspection import accepted_activation, inspect_delivery, list_deliveries
+from runner.coordinator.inspection import accepted_activation, inspect_delivery, list_deliveries, open_deliveries
+from runner.coordinator.leaving import leave_answer, leave_resolution
+from runner.coordinator.takeover import take_over
+from runner.coordinator.verification import Probe, verify
 from runner.interpreter.interpret import interpret
 from runner.invocation.invoke import Invocation
 from runner.invocation.registry import Registry
@@ -92,27 +96,84 @@ class Runner:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Records:
-    """Reads what exists; runs nothing."""
+    """Reads what exists, and leaves what people say for whoever drives. Runs nothing and drives nothing.
+
+    Every method: ``CallerError`` (``delivery-id-invalid``, ``delivery-unknown``), ``IntegrityError`` when a stored fact does
+    not hold.
+    """
 
     state_root: Path
     isolation: str
+    clock: Clock = field(default_factory=SystemClock)
 
     def deliveries(self) -> tuple[DeliveryId, ...]:
         """Every Delivery under the state root, by id. Opens no databases."""
         return list_deliveries(self.state_root)
+
+    def open_deliveries(self) -> tuple[DeliveryId, ...]:
+        """Those that were accepted, have not settled and are driven by nobody. Costs the end of each ledger."""
+        return open_deliveries(self.state_root)
 
     def inspect(self, delivery: DeliveryId) -> DeliveryState:
         """As ``Runner.inspect``."""
         return inspect_delivery(self.state_root, delivery, self.isolation)
 
     def activation(self, delivery: DeliveryId) -> bytes | None:
-        """What ``delivery`` was accepted with, canonical; None before it was. Errors as ``inspect``."""
+        """What ``delivery`` was accepted with, canonical; None before it was."""
         return accepted_activation(self.state_root, delivery)
 
-    def events(self, delivery: DeliveryId) -> Iterator[Record]:
-        """The ledger in order. ``CallerError`` (delivery-unknown), ``IntegrityError`` at a record that does not hold."""
-        with open_reader(delivery_layout(self.state_root, delivery)) as reader:
-            yield from reader.read()
+    def document(self, delivery: DeliveryId) -> bytes:
+        """As ``activation``, for ``execute``; ``delivery-unknown`` for one that was never accepted."""
+        document = accepted_activation(self.state_root, delivery)
+        if document is None:
+            raise CallerError(
+                Code.DELIVERY_UNKNOWN, f"{delivery}: it was never accepted here", remedy="execute its activation file"
+            )
+        return document
+
+    def events(self, delivery: DeliveryId, *, after: int = 0) -> Iterator[Record]:
+        """The ledger in order, from the record behind ``after`` to the newest at the time of the call: to follow it, ask
+        again behind the last one."""
+        with open_reader(self._layout(delivery)) as reader:
+            yield from reader.read(after=after)
+
+    def waits(self, delivery: DeliveryId) -> tuple[OpenWait, ...]:
+        """The questions that an answer would continue."""
+        return self.inspect(delivery).waits
+
+    def answer(self, delivery: DeliveryId, wait: str | None, value: FrozenJson, who: str = "") -> OpenWait:
+        """Leaves an answer to ``wait``, or without one to the only wait that is open; which one that was. A bare word stands
+        for the property that routes. The same answer counts once. ``wait-unknown`` for one that was answered, has expired or
+        never was, and for none when not exactly one is open; ``answer-invalid`` with what does not fit its schema."""
+        return leave_answer(self._layout(delivery), wait=wait, value=value, who=who, clock=self.clock)
+
+    def resolve(
+        self, delivery: DeliveryId, call: str, resolution: str, value: FrozenJson = None, who: str = ""
+    ) -> None:
+        """Leaves what somebody says of an uncertain effect: ``happened`` with the value it answered, ``did-not-happen``, or
+        ``abandon``; with an empty ``call`` of an edited worktree: ``adopt``, ``discard`` or ``abandon``. The next ``execute``
+        goes on with it. ``call-unknown`` when nothing like that is uncertain; ``answer-invalid`` when it does not fit, or
+        something else was said before."""
+        leave_resolution(self._layout(delivery), call=call, said=resolution, value=value, who=who, clock=self.clock)
+
+    def takeover(self, delivery: DeliveryId) -> Takeover:
+        """Ends whoever drives ``delivery``, and everything that was started for it; then its fence is free. May take some
+        seconds. ``takeover-refused`` when the driver is not known for certain, or is not this machine's or this user's."""
+        return take_over(self._layout(delivery))
+
+    def verify(self, delivery: DeliveryId) -> Verification:
+        """Looks at everything that is recorded of ``delivery`` again and says what it looked at. What does not hold is a
+        check that is not ``ok``, no exception."""
+        return verify(self._layout(delivery), interpret, _probes())
+
+    def _layout(self, delivery: DeliveryId) -> DeliveryLayout:
+        return delivery_layout(self.state_root, delivery_id(delivery))
+
+
+def _probes() -> tuple[Probe, ...]:
+    from hosts.langgraph.verification import verify_checkpoint  # noqa: PLC0415 - importing LangGraph takes 0.7 s
+
+    return (verify_checkpoint,)
 
 
 class RunnerFactory:

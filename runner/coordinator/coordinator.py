@@ -6,15 +6,13 @@ written.
 """
 
 import asyncio
-import os
-import socket
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, Final
 
+from runner.contract import limits
 from runner.contract.activation import Activation
 from runner.contract.canonical import FrozenJson, canonical, digest
-from runner.contract.errors import CallerError, Code
 from runner.contract.ids import DeliveryId, delivery_id
 from runner.contract.layout import DeliveryLayout, delivery_layout
 from runner.contract.outcomes import (
@@ -30,20 +28,22 @@ from runner.contract.outcomes import (
 )
 from runner.contract.plan import Plan
 from runner.contract.ports import Assembly, Bridge, Clock, Observer
-from runner.contract.records import InboxItem
 from runner.coordinator import fence, lease
 from runner.coordinator.correlation import check_activation, check_meaning
-from runner.coordinator.driving import CANCEL, Setting, StopSwitch, drive_to_boundary
+from runner.coordinator.driving import Setting, StopSwitch, drive_to_boundary
 from runner.coordinator.inspection import inspect_delivery
 from runner.coordinator.joining import ended, in_thread
 from runner.coordinator.journal import accepted_in, settled_in, terminal_facts
+from runner.coordinator.leaving import leave_cancel
 from runner.coordinator.observation import Observation
-from runner.ledger import FileArtifacts, open_reader, post_inbox
-from runner.ledger.codec import timestamp
+from runner.coordinator.wishes import CANCEL
+from runner.ledger import FileArtifacts, create_or_open, open_reader
 
 Interpret = Callable[[Activation | bytes], tuple[Activation, Plan]]
 """Pure; ``CallerError`` (``activation-invalid``, ``activation-tampered``) for what cannot be one."""
 
+HANDOVER_POLLS: Final = 10
+"""How often a cancel looks whether a driver that is coming or leaving has seen it, every ``limits.INBOX_POLL_S``."""
 OBSERVER_CLOSE_S: Final = 1.0
 """How long ``close`` lets an observer hear what is still queued."""
 
@@ -102,15 +102,22 @@ class Coordinator:
     async def cancel(self, delivery: DeliveryId) -> CancelAck:
         """Cancels ``delivery``: a live driver is told through the inbox, else it is settled here and now.
 
-        ``too-late`` when its terminal was decided before. ``requested`` also when it waits for a person or could not be
-        driven to its end now: the wish is durable and counts from then on. ``CallerError`` (``delivery-unknown``).
+        ``too-late`` when its terminal was decided before. ``requested`` also when it waits for a person, was not accepted
+        yet, or could not be driven to its end now: the wish is durable and counts from then on. ``CallerError``
+        (``delivery-unknown``).
         """
         name = delivery_id(delivery)
         layout = delivery_layout(self._setting.state_root, name)
+        await self._made(layout)
         document = await in_thread(self._wish, layout)
         if isinstance(document, CancelAck):
             return document
-        result = await self.execute(document)
+        for _ in range(HANDOVER_POLLS):
+            result = await self.execute(document)
+            # A driver that was just leaving may not have seen the wish; one that stays takes it.
+            if not isinstance(result, Busy) or not await in_thread(_waits_in_inbox, layout):
+                break
+            await self._setting.clock.sleep(limits.INBOX_POLL_S)
         match result:
             case Settled(settlement=settlement):
                 if settlement.outcome is Outcome.CANCELLED:
@@ -163,29 +170,38 @@ class Coordinator:
         check_meaning(found[0], plan, self._setting.meaning, self._setting.meaning_digest)
         return None
 
+    async def _made(self, layout: DeliveryLayout) -> None:
+        """Sees to it that there is a ledger to leave a wish in. A driver that has only just begun is waited for; when it
+        died before that, the ledger is made for it."""
+        for _ in range(HANDOVER_POLLS):
+            if layout.ledger.exists() or not layout.root.is_dir():
+                return
+            held = await in_thread(fence.acquire, layout, self._setting.clock)
+            if isinstance(held, fence.Fence):
+                try:
+                    (await in_thread(create_or_open, layout, clock=self._setting.clock)).close()
+                finally:
+                    held.release()
+                return
+            await self._setting.clock.sleep(limits.INBOX_POLL_S)
+
     def _wish(self, layout: DeliveryLayout) -> bytes | CancelAck:
-        """Leaves the wish to cancel; the accepted activation, to go on with, or why it is too late."""
+        """Leaves the wish to cancel; the accepted activation, to go on with, or why there is nothing to go on with."""
         name = DeliveryId(layout.root.name)
         with open_reader(layout) as reader:
-            found = accepted_in(reader)
             facts = terminal_facts(reader)
+            if facts.proposed is not None:
+                return CancelAck(delivery=name, disposition="too-late", settlement=facts.settlement)
+            leave_cancel(layout, self._setting.clock)
+            found = accepted_in(reader)
         if found is None:
-            raise CallerError(
-                Code.DELIVERY_UNKNOWN,
-                f"{name}: it was never accepted, so there is nothing to cancel",
-                remedy="execute it, or leave it",
-            )
-        if facts.proposed is not None:
-            return CancelAck(delivery=name, disposition="too-late", settlement=facts.settlement)
-        item = InboxItem(
-            id=CANCEL,
-            kind=CANCEL,
-            body="",
-            who=f"user {os.getuid()}, process {os.getpid()} on {socket.gethostname()}",
-            at=timestamp(self._setting.clock.now()),
-        )
-        post_inbox(layout, item)
+            return CancelAck(delivery=name, disposition="requested")
         return canonical(FileArtifacts(layout.artifacts).get(found[0].document))
+
+
+def _waits_in_inbox(layout: DeliveryLayout) -> bool:
+    with open_reader(layout) as reader:
+        return any(item.kind == CANCEL for item in reader.inbox())
 
 
 async def _cancelled_once(driving: Coroutine[Any, Any, ExecuteResult]) -> ExecuteResult:

@@ -1,20 +1,15 @@
-"""One Delivery under its fence: accept it, drive its host to the next boundary, listen for a cancel meanwhile, close it."""
+"""One Delivery under its fence: accept it, drive its host to the next boundary, mind its inbox meanwhile, close it."""
 
 import asyncio
 import datetime as dt
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, assert_never
+from typing import Any, assert_never
 
 from runner.contract import limits
 from runner.contract.activation import Activation
 from runner.contract.canonical import FrozenJson
-from runner.contract.events import (
-    CancelRequested,
-    DeliveryAccepted,
-    InterventionNeeded,
-    SavepointTaken,
-)
+from runner.contract.events import DeliveryAccepted, InterventionNeeded, SavepointTaken
 from runner.contract.layout import DeliveryLayout
 from runner.contract.outcomes import (
     ExecuteResult,
@@ -39,20 +34,18 @@ from runner.contract.ports import (
     TerminalProposal,
     WorkflowHost,
 )
+from runner.contract.records import Record
 from runner.contract.text import excerpt
-from runner.coordinator import lease
+from runner.coordinator import children, lease
 from runner.coordinator.closing import Closing
 from runner.coordinator.correlation import check_activation, check_meaning
 from runner.coordinator.joining import ended, in_thread
-from runner.coordinator.journal import Journal, accepted_in, cancel_in, settled_in, terminal_facts
+from runner.coordinator.journal import Journal, accepted_in, remaining_in, settled_in, terminal_facts
 from runner.coordinator.observation import Observation
-from runner.coordinator.recovery import EFFECT_UNKNOWN, describe, uncertain_effects
-from runner.coordinator.settlement import CANCEL_REASONS, DETAIL_CHARS_MAX, decide
+from runner.coordinator.recovery import EFFECT_UNKNOWN, describe, uncertain
+from runner.coordinator.settlement import DETAIL_CHARS_MAX, decide, winding_reason
+from runner.coordinator.taking import Inbox
 from runner.ledger import create_or_open
-
-CANCEL: Final = "cancel"
-"""The kind of the inbox item that asks for a cancel."""
-WHO_CHARS_MAX: Final = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,29 +112,30 @@ class _Drive:
         self._ledger = case.ledger
         self._stop = stop
         self._journal = Journal(case.ledger)
-        self._accepted_at = dt.datetime.max.replace(tzinfo=dt.UTC)
-        self._cancel: CancelRequested | None = None
 
     async def run(self) -> ExecuteResult:
-        settled = await in_thread(self._accept)
-        if settled is not None:
-            return settled
+        accepted = await in_thread(self._accept)
+        if isinstance(accepted, Settled):
+            return accepted
         facts = await in_thread(terminal_facts, self._ledger)
         if facts.proposed is not None and not facts.rooms_needed:
             return await self._close(None)
+        left = await in_thread(remaining_in, self._ledger)
+        await in_thread(children.end_left_over, left.processes)
+        inbox = await in_thread(self._inbox, accepted)
         if facts.proposed is None:
-            await self._notice(None)
-            blocked = await in_thread(self._screen)
+            await inbox.take()
+            blocked = await in_thread(self._screen, inbox)
             if blocked is not None:
                 return blocked
         async with self._setting.assembly.rooms(self._case) as rooms:
             if facts.proposed is None:
-                stopped = await self._to_boundary(rooms)
+                stopped = await self._to_boundary(rooms, inbox)
                 if stopped is not None:
                     return stopped
             return await self._close(rooms)
 
-    def _accept(self) -> Settled | None:
+    def _accept(self) -> Record | Settled:
         """Correlates again, now that nobody else can write; leases the worktree; records the acceptance once."""
         found = accepted_in(self._ledger)
         if found is not None:
@@ -152,10 +146,14 @@ class _Drive:
             check_meaning(found[0], self._plan, self._setting.meaning, self._setting.meaning_digest)
         if terminal_facts(self._ledger).worktree_needed:
             lease.take(self._setting.state_root, self._plan.delivery, Path(self._activation.workspace.worktree))
-        record = found[1] if found else self._journal.record(self._acceptance())
-        self._accepted_at = dt.datetime.fromisoformat(record.at)
-        self._cancel = cancel_in(self._ledger)
-        return None
+        return found[1] if found else self._journal.record(self._acceptance())
+
+    def _inbox(self, accepted: Record) -> Inbox:
+        timeout_s = self._activation.limits.delivery_timeout_s
+        deadline = None
+        if timeout_s is not None:
+            deadline = dt.datetime.fromisoformat(accepted.at) + dt.timedelta(seconds=timeout_s)
+        return Inbox(journal=self._journal, clock=self._setting.clock, deadline=deadline)
 
     def _acceptance(self) -> DeliveryAccepted:
         return DeliveryAccepted(
@@ -167,37 +165,34 @@ class _Drive:
             document=self._ledger.artifacts.put(self._activation.to_json()),
         )
 
-    def _screen(self) -> NeedsIntervention | None:
+    def _screen(self, inbox: Inbox) -> NeedsIntervention | None:
         """Before anything is driven: effects that a driver before this one began and whose end nobody saw. A cancel does
         not make them known either, so it waits for the same answer."""
-        effects = self._uncertain()
-        if not effects:
-            return None
-        return self._ask(EFFECT_UNKNOWN, describe(effects), effects)
-
-    def _uncertain(self) -> tuple[UncertainEffect, ...]:
-        steps = self._ledger.open_steps()
-        return uncertain_effects(record for step in steps for record in self._ledger.read(step=step))
+        effects = uncertain(inbox.left.asked)
+        return self._ask(EFFECT_UNKNOWN, describe(effects), effects) if effects else None
 
     def _ask(self, reason: str, detail: str, effects: tuple[UncertainEffect, ...]) -> NeedsIntervention:
         detail = excerpt(detail, DETAIL_CHARS_MAX)
         self._journal.ask_once(InterventionNeeded(reason=reason, detail=detail))
         return NeedsIntervention(delivery=self._plan.delivery, reason=reason, detail=detail, effects=effects)
 
-    async def _to_boundary(self, rooms: Rooms) -> ExecuteResult | None:
+    async def _to_boundary(self, rooms: Rooms, inbox: Inbox) -> ExecuteResult | None:
         """Drives to the next boundary; None when that was the end, whose terminal is then recorded."""
         if self._stop.pulled:
             return self._interrupted()
         await in_thread(self._baseline, rooms)
-        boundary = await self._drive(rooms.host)
+        boundary = await self._drive(rooms.host, inbox)
+        while isinstance(boundary, HostSuspended | HostIntervention) and await self._news(inbox):
+            boundary = await self._drive(rooms.host, inbox)
         match boundary:
             case TerminalProposal():
-                await self._propose(rooms, boundary)
+                await self._propose(rooms, boundary, inbox)
                 return None
             case HostSuspended():
                 return self._suspended(boundary)
             case HostIntervention(reason=reason, detail=detail, step=step):
-                return await in_thread(self._ask, reason, f"{step}: {detail}", await in_thread(self._uncertain))
+                left = await in_thread(remaining_in, self._ledger)
+                return await in_thread(self._ask, reason, f"{step}: {detail}", uncertain(left.asked))
             case HostStopped():
                 return self._interrupted()
             case _:
@@ -213,13 +208,13 @@ class _Drive:
                 lease.release(self._setting.state_root, self._plan.delivery)
             raise
 
-    async def _drive(self, host: WorkflowHost) -> Boundary:
+    async def _drive(self, host: WorkflowHost, inbox: Inbox) -> Boundary:
         """The host and the inbox side by side. Both have ended when this returns or raises."""
-        if self._cancel is not None:
-            host.cancel(CANCEL_REASONS[self._cancel.cause])
+        if inbox.wind is not None:
+            host.cancel(winding_reason(inbox.wind))
         self._stop.attach(host)
         work = asyncio.create_task(host.drive())
-        watch = asyncio.create_task(self._watch(host))
+        watch = asyncio.create_task(self._watch(host, inbox))
         try:
             await asyncio.wait({work, watch}, return_when=asyncio.FIRST_COMPLETED)
             if watch.done() and watch.exception() is None:
@@ -230,46 +225,31 @@ class _Drive:
             watch.result()  # When the inbox cannot be read, nobody could cancel any more: the drive has been ended.
         return work.result()
 
-    async def _watch(self, host: WorkflowHost) -> None:
-        """Until a cancel was taken; after that nothing in the inbox matters."""
-        await self._notice(host)
-        while self._cancel is None:
+    async def _news(self, inbox: Inbox) -> bool:
+        """Whether something was left in the inbox, while the host came to rest, that lets it go on."""
+        before = self._ledger.head()
+        await inbox.take()
+        return self._ledger.head() != before
+
+    async def _watch(self, host: WorkflowHost, inbox: Inbox) -> None:
+        """Until everything winds up; then nothing in the inbox matters any more."""
+        while not await self._tell(host, inbox):
             await self._setting.clock.sleep(limits.INBOX_POLL_S)
-            await self._notice(host)
 
-    async def _notice(self, host: WorkflowHost | None) -> None:
-        """Takes a cancel from the inbox, or the Delivery's own deadline, once: recorded first, then told to the host."""
-        if self._cancel is not None:
-            return
-        self._cancel = await in_thread(self._take_cancel)
-        if self._cancel is not None and host is not None:
-            host.cancel(CANCEL_REASONS[self._cancel.cause])
-
-    def _take_cancel(self) -> CancelRequested | None:
-        items = [item for item in self._ledger.inbox() if item.kind == CANCEL]
-        if items:
-            event = CancelRequested(who=excerpt(items[0].who, WHO_CHARS_MAX), cause="request")
-        elif self._is_over():
-            event = CancelRequested(who="runner", cause="delivery-timeout")
-        else:
-            return None
-        for item in items:
-            self._ledger.take(item)
-        self._journal.record(event)
-        return event
-
-    def _is_over(self) -> bool:
-        """Measured from the acceptance by the wall clock, so that it holds across restarts."""
-        timeout_s = self._activation.limits.delivery_timeout_s
-        if timeout_s is None:
+    async def _tell(self, host: WorkflowHost, inbox: Inbox) -> bool:
+        """Takes what is in the inbox, tells the host of what was recorded; whether everything winds up."""
+        for wait in await inbox.take():
+            host.answered(wait)
+        if inbox.wind is None:
             return False
-        return self._setting.clock.now() - self._accepted_at >= dt.timedelta(seconds=timeout_s)
+        host.cancel(winding_reason(inbox.wind))
+        return True
 
-    async def _propose(self, rooms: Rooms, proposal: TerminalProposal) -> None:
-        await self._notice(None)
-        completing = proposal.outcome is Outcome.COMPLETED and self._cancel is None
+    async def _propose(self, rooms: Rooms, proposal: TerminalProposal, inbox: Inbox) -> None:
+        await inbox.take()
+        completing = proposal.outcome is Outcome.COMPLETED and inbox.wind is None
         findings = await rooms.invocation.conclude() if completing else ()
-        await in_thread(self._journal.record, decide(proposal, self._cancel, findings))
+        await in_thread(self._journal.record, decide(proposal, inbox.wind, findings))
 
     async def _close(self, rooms: Rooms | None) -> Settled:
         closing = Closing(state_root=self._setting.state_root, plan=self._plan, journal=self._journal, rooms=rooms)
@@ -286,6 +266,7 @@ class _Drive:
             detail=boundary.detail,
             step=boundary.step,
             not_before=not_before,
+            waits=boundary.waits,
         )
 
     def _interrupted(self) -> Interrupted:

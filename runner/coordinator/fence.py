@@ -19,6 +19,7 @@ from runner.contract.layout import DeliveryLayout
 from runner.contract.outcomes import Busy
 from runner.contract.ports import Clock
 from runner.contract.text import excerpt
+from runner.coordinator.processes import Process, boot_id, look
 from runner.ledger.codec import timestamp
 from runner.ledger.files import make_private, sweep, write_new, written_at
 
@@ -89,14 +90,14 @@ def live_driver(layout: DeliveryLayout) -> str | None:
     """``host:pid`` if the owner file names a process that lives on this machine since then. Takes no lock, so that looking
     can never make a driver find the Delivery busy."""
     holder = read_holder(layout)
-    if holder is None or holder.host != socket.gethostname() or holder.boot != _boot_id():
+    if holder is None or (process_of(holder) is None and not _seems_to_live(holder)):
         return None
-    return f"{holder.host}:{holder.pid}" if _lives(holder) else None
+    return f"{holder.host}:{holder.pid}"
 
 
 def is_free(layout: DeliveryLayout) -> bool:
-    """Whether nobody drives the Delivery; takes and frees its fence. Only for a Delivery that was never accepted: a driver
-    that starts at this very moment would find it busy."""
+    """Whether nobody drives the Delivery; takes and frees its fence. Not for looking: a driver that starts at this very
+    moment would find it busy."""
     if not layout.fence.exists():
         return True
     with written_at(layout.fence):
@@ -126,39 +127,34 @@ def _locked(path: Path) -> int | None:
 
 
 def _write_holder(path: Path, since: str) -> None:
-    pid = os.getpid()
+    ours = look(os.getpid())
     holder = Holder(
         host=socket.gethostname(),
-        boot=_boot_id(),
-        pid=pid,
-        started=_start_time(pid),
+        boot=boot_id(),
+        pid=os.getpid(),
+        started=ours.started if ours else "",
         token=secrets.token_hex(8),
         since=since,
     )
     write_new(path.parent, json.dumps(asdict(holder)).encode()).replace(path)
 
 
-def _lives(holder: Holder) -> bool:
+def process_of(holder: Holder) -> Process | None:
+    """The process that holds the fence, if it is the very one that the owner file names and lives on this machine."""
+    if holder.host != socket.gethostname() or holder.boot != boot_id():
+        return None
+    found = look(holder.pid)
+    return found if found is not None and found.started == holder.started else None
+
+
+def _seems_to_live(holder: Holder) -> bool:
+    """Where the machine does not tell when a process started: whether there is one of that number. For messages only."""
+    if holder.started or holder.host != socket.gethostname() or holder.pid <= 0:
+        return False
     try:
         os.kill(holder.pid, 0)
-    except ProcessLookupError:
+    except (ProcessLookupError, OverflowError):
         return False
-    except (OSError, OverflowError):
-        # It exists but is not ours to signal, or the number cannot be a process; the start time decides.
-        pass
-    return holder.pid > 0 and _start_time(holder.pid) == holder.started
-
-
-def _boot_id() -> str:
-    """Empty where the machine does not tell."""
-    with suppress(OSError):
-        return Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
-    return ""
-
-
-def _start_time(pid: int) -> str:
-    """Clock ticks from boot to the process's start; empty where the machine does not tell."""
-    with suppress(OSError, IndexError, ValueError):
-        # The second field is the program's name in parentheses and may hold anything, spaces and parentheses included.
-        return Path(f"/proc/{pid}/stat").read_text("utf-8", errors="replace").rsplit(")", 1)[1].split()[19]
-    return ""
+    except OSError:
+        return True
+    return True

@@ -7,14 +7,15 @@ from typing import Literal
 
 from runner.contract import events
 from runner.contract.canonical import canonical
-from runner.contract.errors import CallerError, Code
+from runner.contract.errors import CallerError, Code, IntegrityError
 from runner.contract.ids import DeliveryId, delivery_id
-from runner.contract.layout import delivery_layout
+from runner.contract.layout import DeliveryLayout, delivery_layout
 from runner.contract.outcomes import DeliveryState, Settlement, StepState
 from runner.contract.records import Record
 from runner.coordinator.fence import live_driver
-from runner.coordinator.journal import accepted_in
+from runner.coordinator.journal import accepted_in, settled_in
 from runner.coordinator.machine import CUES, Cue, Phase, after
+from runner.coordinator.recovery import Found, describe, uncertain
 from runner.ledger import FileArtifacts, open_reader
 
 State = Literal["scheduled", "running", "completed", "failed", "skipped", "superseded"]
@@ -47,6 +48,22 @@ def inspect_delivery(state_root: Path, delivery: str, isolation: str = "none") -
         return fold(reader.read(), name, driver, isolation)
 
 
+def open_deliveries(state_root: Path) -> tuple[DeliveryId, ...]:
+    """Accepted, without a settlement, and driven by nobody: what may be executed. Reads the ends of the ledgers. One that
+    cannot be read is listed too: whoever executes it hears why."""
+    return tuple(name for name in list_deliveries(state_root) if _is_open(delivery_layout(state_root, name)))
+
+
+def _is_open(layout: DeliveryLayout) -> bool:
+    if not layout.ledger.exists() or live_driver(layout) is not None:
+        return False
+    try:
+        with open_reader(layout) as reader:
+            return accepted_in(reader) is not None and settled_in(reader) is None
+    except IntegrityError:
+        return True
+
+
 def accepted_activation(state_root: Path, delivery: str) -> bytes | None:
     """The activation that ``delivery`` was accepted with, in its canonical form; None before it was. Errors as
     ``inspect_delivery``."""
@@ -63,21 +80,29 @@ def fold(records: Iterable[Record], delivery: DeliveryId, driver: str | None, is
     seen = _Seen()
     for record in records:
         seen.add(record)
+    left = seen.found.remaining
     if driver is None:
         seen.move(Cue.LEFT)
+        if seen.phase is Phase.SUSPENDED and left.asked:
+            # Its driver died before it could say so; the next one will.
+            seen.move(Cue.ASKED)
+    # While a driver works, what was begun is in flight.
+    effects = uncertain(left.asked) if seen.phase is Phase.NEEDS_INTERVENTION else ()
     proposed = seen.proposed
     return DeliveryState(
         delivery=delivery,
         phase=seen.phase,
         outcome=proposed.outcome if proposed else None,
         reason=proposed.reason if proposed else None,
-        detail=seen.detail,
+        detail=seen.detail or describe(effects),
         isolation=seen.isolation or isolation,
         driver=driver,
         accepted_at=seen.accepted_at,
         last_at=seen.last_at,
         records=seen.head,
         steps=tuple(step.state() for step in seen.steps.values()),
+        waits=() if left.closing else tuple(waiting.wait for waiting in left.waits),
+        uncertain=effects,
         settlement=seen.settlement,
     )
 
@@ -172,6 +197,7 @@ class _Seen:
     proposed: events.TerminalProposed | None = None
     settlement: Settlement | None = None
     steps: dict[str, _Step] = field(default_factory=dict)
+    found: Found = field(default_factory=Found)
 
     def move(self, cue: Cue) -> None:
         self.phase = after(self.phase, cue)
@@ -181,6 +207,7 @@ class _Seen:
             self.move(Cue.LEFT)
             self.move(Cue.TAKEN_UP)
         self.generation, self.head, self.last_at = record.generation, record.seq, record.at
+        self.found.add(record)
         before = self.phase
         self.move(CUES[record.event.KIND])
         if before is Phase.NEEDS_INTERVENTION and self.phase is Phase.RUNNING:

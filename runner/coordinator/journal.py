@@ -1,18 +1,28 @@
 """The coordinator's own facts: read by kind, written only where the phase table allows them."""
 
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from runner.contract import events
 from runner.contract.errors import Code, IntegrityError
 from runner.contract.events import Event
-from runner.contract.ids import Digest
+from runner.contract.ids import Digest, StepRef
 from runner.contract.outcomes import Settlement
 from runner.contract.ports import Ledger, LedgerReader
 from runner.contract.records import Draft, Record
 from runner.coordinator.machine import CUES, Phase, after
+from runner.coordinator.recovery import Remaining, remaining
 from runner.coordinator.settlement import TerminalFacts
 
 E = TypeVar("E", bound=Event)
+
+WISHES: Final = frozenset({events.CancelRequested.KIND, events.InterventionResolved.KIND})
+NEWEST: Final = (
+    events.SavepointTaken.KIND,
+    events.PublicationAsked.KIND,
+    events.PublicationKnown.KIND,
+    events.TerminalProposed.KIND,
+)
+"""Facts of the Delivery as a whole that recovery needs beside those of the open steps."""
 
 
 def accepted_in(ledger: LedgerReader) -> tuple[events.DeliveryAccepted, Record] | None:
@@ -25,10 +35,15 @@ def accepted_in(ledger: LedgerReader) -> tuple[events.DeliveryAccepted, Record] 
     return record.event, record
 
 
-def cancel_in(ledger: LedgerReader) -> events.CancelRequested | None:
-    """The first cancel that was recorded: it is the one that counts."""
-    record = next(ledger.read(kinds=frozenset({events.CancelRequested.KIND})), None)
-    return record.event if record and isinstance(record.event, events.CancelRequested) else None
+def remaining_in(ledger: LedgerReader) -> Remaining:
+    """What is left to do. Costs what is open, not what was done."""
+    found = {record.seq: record for step in ledger.open_steps() for record in ledger.read(step=step)}
+    found |= {record.seq: record for record in ledger.read(kinds=WISHES)}
+    for kind in NEWEST:
+        record = ledger.last(frozenset({kind}))
+        if record is not None:
+            found[record.seq] = record
+    return remaining(found[seq] for seq in sorted(found))
 
 
 def settled_in(ledger: LedgerReader) -> Settlement | None:
@@ -71,16 +86,23 @@ class Journal:
         self.ledger = ledger
         self._writer = ledger.writer("coordinator")
 
-    def record(self, event: Event) -> Record:
+    def record(self, event: Event, step: StepRef | None = None, attempt: int | None = None) -> Record:
         """Durably. ``IntegrityError`` (``illegal-transition``) when the Delivery is in no phase for it."""
         after(phase_of(self.ledger), CUES[event.KIND])
-        return self._writer.append(Draft(event=event))[0]
+        return self._writer.append(Draft(event=event, step=step, attempt=attempt))[0]
+
+    def flush(self) -> None:
+        """Makes durable what other rooms staged, and that inbox items were taken."""
+        self._writer.append()
 
     def ask_once(self, event: events.InterventionNeeded) -> None:
-        """Records an intervention unless the same one was recorded before."""
-        asked = self.ledger.read(kinds=frozenset({events.InterventionNeeded.KIND}))
+        """Records an intervention unless the same one was recorded before and nobody has said anything since."""
+        said = self.ledger.last(frozenset({events.InterventionResolved.KIND}))
+        asked = self.ledger.read(after=said.seq if said else 0, kinds=frozenset({events.InterventionNeeded.KIND}))
         if all(record.event != event for record in asked):
             self.record(event)
+        else:
+            self.flush()
 
 
 def _event(ledger: LedgerReader, kind: type[E]) -> E | None:

@@ -29,9 +29,11 @@ class Cue(StrEnum):
     KEPT = "kept"
     """A savepoint, or a session's end: also part of closing down."""
     NOTED = "noted"
-    """A wish was written down; by itself it moves nothing."""
+    """A wish or an answer was written down; by itself it moves nothing."""
     ASKED = "asked"
     """A person must say something."""
+    RESOLVED = "resolved"
+    """A person said it."""
     PROPOSED = "proposed"
     CLOSED = "closed"
     """One more fact of the terminal order."""
@@ -64,6 +66,13 @@ CUES: Final[dict[str, Cue]] = {
     events.DecisionTaken.KIND: Cue.WORKED,
     events.CancelRequested.KIND: Cue.NOTED,
     events.InterventionNeeded.KIND: Cue.ASKED,
+    events.InterventionResolved.KIND: Cue.RESOLVED,
+    events.WaitOpened.KIND: Cue.WORKED,
+    events.WaitAnswered.KIND: Cue.NOTED,
+    events.WaitExpired.KIND: Cue.WORKED,
+    events.InteractionRequested.KIND: Cue.WORKED,
+    events.InteractionAnswered.KIND: Cue.NOTED,
+    events.ProcessStarted.KIND: Cue.WORKED,
     events.TerminalProposed.KIND: Cue.PROPOSED,
     events.ResultPreserved.KIND: Cue.CLOSED,
     events.PublicationAsked.KIND: Cue.CLOSED,
@@ -81,13 +90,16 @@ TRANSITIONS: Final[dict[tuple[Phase, Cue], Phase]] = {
     (Phase.RUNNING, Cue.KEPT): Phase.RUNNING,
     (Phase.RUNNING, Cue.NOTED): Phase.RUNNING,
     (Phase.RUNNING, Cue.ASKED): Phase.NEEDS_INTERVENTION,
+    (Phase.RUNNING, Cue.RESOLVED): Phase.RUNNING,
     (Phase.RUNNING, Cue.PROPOSED): Phase.SETTLING,
     (Phase.RUNNING, Cue.LEFT): Phase.SUSPENDED,
     (Phase.SUSPENDED, Cue.TAKEN_UP): Phase.RUNNING,
+    (Phase.SUSPENDED, Cue.ASKED): Phase.NEEDS_INTERVENTION,
     (Phase.NEEDS_INTERVENTION, Cue.WORKED): Phase.RUNNING,
     (Phase.NEEDS_INTERVENTION, Cue.KEPT): Phase.NEEDS_INTERVENTION,
     (Phase.NEEDS_INTERVENTION, Cue.NOTED): Phase.NEEDS_INTERVENTION,
     (Phase.NEEDS_INTERVENTION, Cue.ASKED): Phase.NEEDS_INTERVENTION,
+    (Phase.NEEDS_INTERVENTION, Cue.RESOLVED): Phase.RUNNING,
     (Phase.NEEDS_INTERVENTION, Cue.PROPOSED): Phase.SETTLING,
     (Phase.NEEDS_INTERVENTION, Cue.LEFT): Phase.NEEDS_INTERVENTION,
     (Phase.NEEDS_INTERVENTION, Cue.TAKEN_UP): Phase.NEEDS_INTERVENTION,

@@ -13,12 +13,13 @@ from typing import Final, Literal
 
 from runner.contract.canonical import digest
 from runner.contract.errors import Code, Finding, IntegrityError
-from runner.contract.events import CancelRequested, ResultPreserved, TerminalProposed
+from runner.contract.events import CancelRequested, InterventionResolved, ResultPreserved, TerminalProposed
 from runner.contract.ids import Digest
 from runner.contract.outcomes import OWNERS, Outcome, Publication, Reason, Retirement, Settlement
 from runner.contract.plan import Plan
 from runner.contract.ports import TerminalProposal
 from runner.contract.text import excerpt
+from runner.coordinator.recovery import Wind
 
 Act = Literal[
     "preserve",
@@ -61,18 +62,22 @@ class TerminalFacts:
         return "custody" not in self.retired
 
 
-def decide(
-    proposal: TerminalProposal, cancel: CancelRequested | None, findings: tuple[Finding, ...]
-) -> TerminalProposed:
+def decide(proposal: TerminalProposal, wind: Wind | None, findings: tuple[Finding, ...]) -> TerminalProposed:
     """What is recorded for ``proposal``.
 
-    A cancel that was recorded first always wins, whatever the graph reached meanwhile: a run killed after the cancel
-    would not have gone further, and both must settle to the same bytes. ``findings`` turn a completion into a failure.
+    A cancel or an abandonment that was recorded first always wins, whatever the graph reached meanwhile: a run killed
+    after it would not have gone further, and both must settle to the same bytes. ``findings`` turn a completion into a
+    failure.
     """
-    if cancel is not None or proposal.outcome is Outcome.CANCELLED:
-        reason = CANCEL_REASONS[cancel.cause] if cancel else proposal.reason
-        detail = f"cancelled by {cancel.who}" if cancel else proposal.detail
-        return _proposed(Outcome.CANCELLED, reason, detail)
+    match wind:
+        case Wind(event=CancelRequested(who=who, cause=cause)):
+            return _proposed(Outcome.CANCELLED, CANCEL_REASONS[cause], f"cancelled by {who}")
+        case Wind(event=InterventionResolved(call=call, who=who), step=step):
+            what = f"call {call}: nobody knows whether it happened" if call else "the worktree was edited by somebody"
+            proposed = _proposed(Outcome.FAILED, Reason.ABANDONED, f"{what}; given up by {who}")
+            return proposed.model_copy(update={"step": step.key if step else None})
+    if proposal.outcome is Outcome.CANCELLED:
+        return _proposed(Outcome.CANCELLED, proposal.reason, proposal.detail)
     if findings:
         return _proposed(Outcome.FAILED, Reason.RECORDING_UNUSED, "\n".join(str(finding) for finding in findings))
     return TerminalProposed(
@@ -82,6 +87,11 @@ def decide(
         detail=excerpt(proposal.detail, DETAIL_CHARS_MAX),
         output=proposal.output,
     )
+
+
+def winding_reason(wind: Wind) -> Reason:
+    """What the host is told."""
+    return CANCEL_REASONS[wind.event.cause] if isinstance(wind.event, CancelRequested) else Reason.ABANDONED
 
 
 def next_act(facts: TerminalFacts) -> Act:

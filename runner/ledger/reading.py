@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from runner.contract.ids import StepRef
-from runner.contract.records import Record
+from runner.contract.records import InboxItem, Record
 from runner.ledger.codec import COLUMNS, GENESIS, Columns, corrupt, decode
+from runner.ledger.inbox import waiting
 from runner.ledger.schema import connect, translated
 
 BATCH: Final = 256
@@ -67,6 +68,11 @@ class SqliteReader:
             return tuple(StepRef.parse(row[0]) for row in rows)
         except ValueError as error:
             raise corrupt(self.path, str(error)) from None
+
+    def inbox(self) -> tuple[InboxItem, ...]:
+        """What was left for the driver and not yet taken, in order of arrival."""
+        with self._lock, translated(self.path):
+            return waiting(self._db)
 
     def close(self) -> None:
         with self._lock:

@@ -16,7 +16,7 @@ from runner.contract.ports import Artifacts, Clock, LedgerWriter
 from runner.contract.records import Draft, InboxItem, Record
 from runner.ledger.artifacts import FileArtifacts
 from runner.ledger.codec import GENESIS, Row, corrupt, encode, timestamp
-from runner.ledger.inbox import unknown_delivery, waiting
+from runner.ledger.inbox import unknown_delivery
 from runner.ledger.reading import SqliteReader
 from runner.ledger.rules import UNSEEN, StepLife, check_owner, live
 from runner.ledger.schema import create, translate, translated
@@ -78,8 +78,8 @@ class SqliteLedger(SqliteReader):
         self._artifacts.sweep()
 
     def inbox(self) -> tuple[InboxItem, ...]:
-        with self._lock, translated(self.path):
-            return tuple(item for item in waiting(self._db) if item.id not in self._taken)
+        with self._lock:
+            return tuple(item for item in super().inbox() if item.id not in self._taken)
 
     def take(self, item: InboxItem) -> None:
         with self._lock:

@@ -64,6 +64,7 @@ class FakeHost:
         self.stopped = asyncio.Event()
         self.woken = asyncio.Event()
         self.cancelled: Reason | None = None
+        self.answers: list[str] = []
         self._loop = asyncio.get_running_loop()
 
     async def drive(self) -> Boundary:
@@ -102,6 +103,10 @@ class FakeHost:
 
     def cancel(self, reason: Reason) -> None:
         self.cancelled = reason
+        self.woken.set()
+
+    def answered(self, wait: str) -> None:
+        self.answers.append(wait)
         self.woken.set()
 
     async def retire(self, authorization: Digest) -> Retirement:

@@ -118,7 +118,7 @@ async def test_an_uncertain_effect_is_never_repeated(house: House) -> None:
     for _ in range(2):
         asked = await house.coordinator().execute(house.activation())
         assert isinstance(asked, NeedsIntervention)
-        assert [(e.step, e.call) for e in asked.effects] == [(A, "c1")]
+        assert [(e.step, e.call) for e in asked.effects] == [(A.key, "c1")]
     assert kinds(house).count("intervention.needed") == 1
     assert (await house.coordinator().inspect(DeliveryId("one"))).phase == "needs-intervention"
     assert (await house.coordinator().cancel(DeliveryId("one"))).disposition == "requested"

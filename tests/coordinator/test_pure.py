@@ -1,6 +1,5 @@
 """The deciders: phases, recovery, terminal order, meaning. No fixtures, no I/O."""
 
-from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
 
@@ -11,21 +10,19 @@ from runner.contract.errors import Code, Finding, IntegrityError
 from runner.contract.events import (
     VOCABULARY,
     CancelRequested,
+    InterventionResolved,
     ResultPreserved,
     TerminalProposed,
-    ToolFailed,
-    ToolSucceeded,
     ValueRef,
 )
 from runner.contract.ids import SiteId, StepRef
 from runner.contract.outcomes import OWNERS, Outcome, Publication, Reason, Retirement
 from runner.contract.ports import TerminalProposal
-from runner.contract.records import Draft, Record
 from runner.coordinator.correlation import differences
 from runner.coordinator.machine import CUES, TRANSITIONS, Cue, Phase, after
-from runner.coordinator.recovery import uncertain_effects
+from runner.coordinator.recovery import Wind
 from runner.coordinator.settlement import TerminalFacts, decide, next_act, settlement_of
-from tests.coordinator.fakes import MEANING, TREE, activation, interpret, tool_called
+from tests.coordinator.fakes import MEANING, TREE, activation, interpret
 
 A = StepRef(site=SiteId("a"))
 
@@ -59,29 +56,6 @@ def test_a_pair_outside_the_table_is_refused() -> None:
             assert caught.value.code is Code.ILLEGAL_TRANSITION
 
 
-def recorded(*drafts: Draft) -> Iterator[Record]:
-    for seq, draft in enumerate(drafts, start=1):
-        yield Record(seq=seq, at=f"t{seq}", generation=1, event=draft.event, step=draft.step, attempt=draft.attempt)
-
-
-@pytest.mark.parametrize("effect", ["read", "idempotent", "workspace"])
-def test_an_effect_that_may_be_asked_again_is_not_uncertain(effect: str) -> None:
-    """Only outside effects need a person."""
-    assert uncertain_effects(recorded(tool_called(A, effect))) == ()
-
-
-def test_an_external_effect_without_an_answer_is_uncertain() -> None:
-    """An intent alone is uncertain and named with its input; with a result or a recorded failure it is not."""
-    (found,) = uncertain_effects(recorded(tool_called(A, "external")))
-    assert (found.step, found.call, found.tool, found.since) == (A, "c1", "mail", "t1")
-    assert found.input_text == '{"to":"somebody"}'
-    value = ValueRef(digest=digest(1), bytes=1, inline=1)
-    for end in (ToolSucceeded(call="c1", value=value), ToolFailed(call="c1", message="no")):
-        assert uncertain_effects(recorded(tool_called(A, "external"), Draft(event=end, step=A))) == ()
-    other = Draft(event=ToolSucceeded(call="c2", value=value), step=A)
-    assert len(uncertain_effects(recorded(tool_called(A, "external"), other))) == 1
-
-
 def proposal(outcome: Outcome = Outcome.COMPLETED) -> TerminalProposal:
     value = ValueRef(digest=digest(1), bytes=1, inline=1)
     return TerminalProposal(outcome=outcome, reason=Reason.ROUTED, step=A, detail="d", output=value)
@@ -89,13 +63,23 @@ def proposal(outcome: Outcome = Outcome.COMPLETED) -> TerminalProposal:
 
 def test_a_cancel_that_was_recorded_first_wins() -> None:
     """Whatever the graph proposed, the terminal is the same, because a killed run would not have got that far."""
-    cancel = CancelRequested(who="me", cause="request")
+    cancel = Wind(event=CancelRequested(who="me", cause="request"))
     for outcome in Outcome:
         decided = decide(proposal(outcome), cancel, ())
         assert (decided.outcome, decided.reason) == (Outcome.CANCELLED, Reason.CANCEL_REQUESTED)
         assert (decided.step, decided.output) == (None, None)
-    late = decide(proposal(), CancelRequested(who="runner", cause="delivery-timeout"), ())
+    late = decide(proposal(), Wind(event=CancelRequested(who="runner", cause="delivery-timeout")), ())
     assert late.reason is Reason.DELIVERY_TIMEOUT
+
+
+def test_an_abandonment_fails_the_delivery() -> None:
+    """Whatever the host proposed when it was told to end: failed, with the step and the call that was given up."""
+    given_up = Wind(event=InterventionResolved(call="a@1/1/t1", resolution="abandon", who="me"), step=A)
+    for outcome in Outcome:
+        decided = decide(proposal(outcome), given_up, ())
+        assert (decided.outcome, decided.reason, decided.step) == (Outcome.FAILED, Reason.ABANDONED, "a@1")
+        assert "a@1/1/t1" in decided.detail
+        assert decided.output is None
 
 
 def test_findings_turn_a_completion_into_a_failure() -> None:

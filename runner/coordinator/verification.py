@@ -1,0 +1,140 @@
+"""``verify``: everything that is recorded of a Delivery looked at again, from the first record on. Changes nothing.
+
+Beside a live driver it looks at the records up to the moment it began. Not covered: somebody who rewrote the whole ledger
+with a chain of its own; the chain has no key.
+"""
+
+from collections.abc import Callable, Iterator
+
+from pydantic import BaseModel
+
+from runner.contract.activation import Activation
+from runner.contract.canonical import canonical
+from runner.contract.errors import Code, IntegrityError, RunnerError
+from runner.contract.events import DeliveryAccepted, SavepointTaken, StepCompleted, ValueRef
+from runner.contract.ids import StepRef
+from runner.contract.layout import DeliveryLayout
+from runner.contract.outcomes import Check, Verification
+from runner.contract.plan import Plan
+from runner.contract.records import Draft, Record
+from runner.coordinator.journal import terminal_facts
+from runner.coordinator.machine import CUES, Cue, Phase, after
+from runner.coordinator.settlement import authorization_of, settlement_of
+from runner.ledger import FileArtifacts, SqliteReader, open_reader
+from runner.ledger.rules import UNSEEN, StepLife, live
+
+Interpret = Callable[[bytes], tuple[Activation, Plan]]
+Probe = Callable[[Activation, DeliveryLayout, tuple[Record, ...]], tuple[Check, ...]]
+"""What another room looks at in what it keeps itself."""
+
+
+def verify(layout: DeliveryLayout, interpret: Interpret, probes: tuple[Probe, ...]) -> Verification:
+    """Looks at everything, in a fixed order; a broken chain ends it. ``CallerError`` (``delivery-unknown``)."""
+    with open_reader(layout) as reader:
+        return Verification(delivery=layout.root.name, checks=tuple(_checks(layout, reader, interpret, probes)))
+
+
+def _checks(
+    layout: DeliveryLayout, reader: SqliteReader, interpret: Interpret, probes: tuple[Probe, ...]
+) -> Iterator[Check]:
+    try:
+        records = tuple(reader.read())
+    except IntegrityError as error:
+        yield Check(name="chain", ok=False, detail=error.message)
+        return
+    yield Check(name="chain", ok=True, detail=f"{len(records)} records, each fits the one before")
+    yield _look("order", lambda: _order(records, reader))
+    artifacts = FileArtifacts(layout.artifacts)
+    yield _look("artifacts", lambda: _artifacts(records, artifacts))
+    accepted = records[0].event if records else None
+    if not isinstance(accepted, DeliveryAccepted):
+        yield Check(name="plan", ok=not records, detail="it was not accepted yet")
+        return
+    try:
+        activation, plan = interpret(canonical(artifacts.get(accepted.document)))
+    except RunnerError as error:
+        yield Check(name="plan", ok=False, detail=error.message)
+        return
+    yield _look("plan", lambda: _plan(accepted, plan))
+    yield _look("settlement", lambda: _settlement(plan, reader))
+    for probe in probes:
+        yield from probe(activation, layout, records)
+
+
+def _look(name: str, look: Callable[[], str]) -> Check:
+    """What ``look`` says it looked at, or why that does not hold."""
+    try:
+        return Check(name=name, ok=True, detail=look())
+    except IntegrityError as error:
+        return Check(name=name, ok=False, detail=error.message)
+
+
+def _broken(problem: str) -> IntegrityError:
+    return IntegrityError(Code.LEDGER_ORDER, problem)
+
+
+def _order(records: tuple[Record, ...], reader: SqliteReader) -> str:
+    """Phases, lives of steps, generations, savepoints; and that the ledger's own list of open steps says the same."""
+    phase, lives, savepoints = Phase.ACCEPTING, dict[StepRef, StepLife](), set[str]()
+    generation = records[0].generation if records else 0
+    for record in records:
+        if record.generation < generation:
+            raise _broken(f"record {record.seq} is of generation {record.generation}, after {generation}")
+        if record.generation > generation:
+            phase = after(after(phase, Cue.LEFT), Cue.TAKEN_UP)
+        generation = record.generation
+        phase = after(phase, CUES[record.event.KIND])
+        if record.step is not None:
+            draft = Draft(event=record.event, step=record.step, attempt=record.attempt)
+            lives[record.step] = live(lives.get(record.step, UNSEEN), record.step, draft)
+        match record.event:
+            case SavepointTaken(savepoint=savepoint):
+                savepoints.add(savepoint)
+            case StepCompleted(savepoint=savepoint) if savepoint not in savepoints:
+                raise _broken(f"record {record.seq} names savepoint {savepoint}, which was not taken before")
+            case _:
+                pass
+    opened = {step for step, life in lives.items() if life.end is None}
+    if set(reader.open_steps()) != opened and reader.head() == len(records):
+        raise _broken("the ledger's list of open steps is not that of its records")
+    return f"{len(lives)} steps, of which {len(opened)} are open; the Delivery is {phase}"
+
+
+def _artifacts(records: tuple[Record, ...], artifacts: FileArtifacts) -> str:
+    refs = {ref.digest: ref for record in records for ref in _values(record.event)}
+    for ref in refs.values():
+        artifacts.get(ref)
+    stored = sum(ref.stored for ref in refs.values())
+    return f"{len(refs)} values have their digests, {stored} of them files"
+
+
+def _values(model: BaseModel) -> Iterator[ValueRef]:
+    """Every value that ``model`` names."""
+    if isinstance(model, ValueRef):
+        yield model
+        return
+    for name in type(model).model_fields:
+        field = getattr(model, name)
+        if isinstance(field, BaseModel):
+            yield from _values(field)
+
+
+def _plan(accepted: DeliveryAccepted, plan: Plan) -> str:
+    if plan.activation != accepted.activation:
+        raise _broken(f"the kept activation is {plan.activation}, accepted was {accepted.activation}")
+    if plan.digest != accepted.plan:
+        raise _broken(
+            f"this Runner makes plan {plan.digest} of it, Runner {accepted.runner_version} made {accepted.plan}"
+        )
+    return f"plan {plan.digest} follows from the activation that was accepted"
+
+
+def _settlement(plan: Plan, reader: SqliteReader) -> str:
+    facts = terminal_facts(reader)
+    if facts.authorization is not None and facts.authorization != authorization_of(plan, facts):
+        raise _broken("the authorization is not the one for what was proposed, preserved and published")
+    if facts.settlement is None:
+        return "not settled yet"
+    if facts.settlement != settlement_of(plan, facts):
+        raise _broken("the settlement does not follow from proposal, result, publication and retirements")
+    return f"{facts.settlement.outcome} ({facts.settlement.reason}) follows from what is recorded"
