@@ -17,5 +17,6 @@ repositories. The last two are reported with every savepoint.
 """
 
 from custody.custodian import Custodian
+from custody.verify import verify
 
-__all__ = ["Custodian"]
+__all__ = ["Custodian", "verify"]

@@ -1,9 +1,10 @@
 """What surrounds the files: HEAD and operations in progress, and digests of everything that could make git act on its own."""
 
 import hashlib
+import itertools
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -21,6 +22,9 @@ OPERATIONS: Final = (
     "sequencer/todo",
 )
 SHARED: Final = ("config", "info/attributes", "info/exclude")
+WATCHED: Final = ("refs/heads/", "refs/tags/", "refs/stash")
+REFS_MAX: Final = 20_000
+REFS_SHOWN_MAX: Final = 20
 DIGEST_BYTES_MAX: Final = 4 * 1024 * 1024
 """A hook beyond this is known by its size and time only."""
 
@@ -73,3 +77,34 @@ def _digest_or_text(path: Path, *, text: bool = False) -> str | None:
 
 def _hash(*parts: bytes) -> str:
     return "sha256:" + hashlib.sha256(b"\0".join(parts)).hexdigest()
+
+
+def branches(repository: Repository) -> dict[str, str]:
+    """Branches, tags and the stash, by name and value, as files of the repository hold them. Nothing for a repository that
+    keeps its refs in tables; at most ``REFS_MAX``."""
+    found: dict[str, str] = {}
+    try:
+        packed = (repository.common_dir / "packed-refs").read_text("utf-8", "surrogateescape")
+    except OSError:
+        packed = ""  # none, or no file: then there are no packed refs
+    for line in packed.splitlines()[:REFS_MAX]:
+        value, _, name = line.partition(" ")
+        if name.startswith(WATCHED):
+            found[name] = value
+    for place in WATCHED:
+        top = repository.common_dir / place
+        names = top.rglob("*") if place.endswith("/") else [top]
+        for path in itertools.islice(names, REFS_MAX):
+            if path.is_file() and path.suffix != ".lock":
+                found[str(path.relative_to(repository.common_dir))] = _digest_or_text(path, text=True) or ""
+    return found
+
+
+def moved(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[str, ...]:
+    """Which refs are not what they were, for people."""
+    names = sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
+    texts = [f"{encode(os.fsencode(n))}: was {before.get(n, 'absent')}, is {after.get(n, 'absent')}" for n in names]
+    return (
+        *texts[:REFS_SHOWN_MAX],
+        *([f"... and {len(names) - REFS_SHOWN_MAX} more refs"] if len(names) > REFS_SHOWN_MAX else []),
+    )

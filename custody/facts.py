@@ -1,9 +1,16 @@
 """What custody has recorded before, read from the ledger. This is all that survives a process."""
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Final, Literal
 
+from custody.paths import show
+from custody.scope import CHANGED_MAX, Change, paths_of
+from custody.state import Kept
+from runner.contract import ports
 from runner.contract.events import (
     Event,
+    InterventionResolved,
     OwnerRetired,
     PublicationAsked,
     PublicationKnown,
@@ -11,10 +18,54 @@ from runner.contract.events import (
     SavepointTaken,
     StepAttemptStarted,
 )
+from runner.contract.ids import ObjectId, StepRef
 from runner.contract.outcomes import Publication, Retirement
 from runner.contract.plan import Plan
 from runner.contract.ports import LedgerReader
 from runner.contract.records import Record
+
+Role = Literal["baseline", "step", "mid-step", "foreign"]
+_SAVEPOINTS: Final = frozenset({SavepointTaken.KIND})
+_WINDOW: Final = 64
+"""Records that the first look backwards takes in; each further look takes four times as many."""
+
+
+def savepoint(commit: str, tree: str, changed: tuple[str, ...] = ()) -> ports.Savepoint:
+    return ports.Savepoint(commit=ObjectId(commit), tree=ObjectId(tree), changed=changed)
+
+
+def savepoint_of(kept: Kept, changes: tuple[Change, ...] = ()) -> ports.Savepoint:
+    return savepoint(kept.commit, kept.tree, paths_of(changes)[:CHANGED_MAX])
+
+
+def taken(
+    at: ports.Savepoint, role: Role, *, changed_count: int | None = None, notes: tuple[str, ...] = ()
+) -> SavepointTaken:
+    """The fact that ``at`` was taken. ``notes`` is what it does not hold, and why."""
+    return SavepointTaken(
+        savepoint=at.commit,
+        tree=at.tree,
+        changed=at.changed[:CHANGED_MAX],
+        changed_count=len(at.changed) if changed_count is None else changed_count,
+        not_captured=notes[:CHANGED_MAX],
+        role=role,
+    )
+
+
+def kept_as(kept: Kept, changes: tuple[Change, ...], role: Role, notes: tuple[str, ...] = ()) -> SavepointTaken:
+    missing = tuple(f"{show(path)}: {why}" for path, why in sorted(kept.state.not_captured.items()))
+    count = len(paths_of(changes))
+    return taken(savepoint_of(kept, changes), role, changed_count=count, notes=(*notes, *missing))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Foreign:
+    """A savepoint of somebody else's edits, and what a person said about it since."""
+
+    seq: int
+    commit: str
+    tree: str
+    resolution: Literal["adopt", "discard"] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,25 +73,54 @@ class Facts:
     ledger: LedgerReader
 
     def baseline(self) -> SavepointTaken | None:
-        for record in self.ledger.read(kinds=frozenset({SavepointTaken.KIND})):
+        for record in self.ledger.read(kinds=_SAVEPOINTS):
             if isinstance(record.event, SavepointTaken) and record.event.role == "baseline":
                 return record.event
         return None
 
-    def newest(self) -> tuple[int, SavepointTaken] | None:
-        """The newest savepoint that steps go on from, and its sequence: neither foreign nor in the middle of a step."""
-        record = self.ledger.last(frozenset({SavepointTaken.KIND}))
-        if record is not None and not _goes_on(record):
-            found = [r for r in self.ledger.read(kinds=frozenset({SavepointTaken.KIND})) if _goes_on(r)]
-            record = found[-1] if found else None
-        if record is None or not isinstance(record.event, SavepointTaken):
+    def newest(self) -> tuple[int, ports.Savepoint] | None:
+        """The newest savepoint that steps go on from, and its sequence: never one in the middle of a step; a foreign one
+        only when it was adopted."""
+        found = self._verdict()
+        if found is None or not isinstance(found.event, SavepointTaken):
             return None
-        return record.seq, record.event
+        event = found.event
+        adopted = [foreign for foreign in self.foreign(found.seq) if foreign.resolution == "adopt"]
+        if adopted:
+            return adopted[-1].seq, savepoint(adopted[-1].commit, adopted[-1].tree)
+        return found.seq, savepoint(event.savepoint, event.tree, event.changed)
+
+    def foreign(self, after: int) -> tuple[Foreign, ...]:
+        """Foreign savepoints beyond ``after``, in order. A resolution is about the one before it."""
+        found: list[Foreign] = []
+        for record in self.ledger.read(after=after, kinds=frozenset({SavepointTaken.KIND, InterventionResolved.KIND})):
+            match record.event:
+                case SavepointTaken(role="foreign", savepoint=commit, tree=tree):
+                    found.append(Foreign(seq=record.seq, commit=commit, tree=tree))
+                case InterventionResolved(call="", resolution="adopt" | "discard" as resolution) if found:
+                    found[-1] = replace(found[-1], resolution=resolution)
+                case _:
+                    pass  # a savepoint of the Delivery's own, or a resolution of something else
+        return tuple(found)
+
+    def started(self, step: StepRef, attempt: int) -> int:
+        """The sequence of the attempt's start, 0 when none is recorded."""
+        record = self.ledger.last(frozenset({StepAttemptStarted.KIND}), step)
+        return record.seq if record is not None and record.attempt == attempt else 0
+
+    def marked(self, step: StepRef, attempt: int, after: int) -> tuple[int, ObjectId] | None:
+        """The attempt's last mid-step savepoint beyond ``after``, and its sequence."""
+        found: tuple[int, ObjectId] | None = None
+        for record in self.ledger.read(after=after, kinds=_SAVEPOINTS, step=step):
+            event = record.event
+            if isinstance(event, SavepointTaken) and event.role == "mid-step" and record.attempt == attempt:
+                found = record.seq, ObjectId(event.savepoint)
+        return found
 
     def left_open(self, plan: Plan) -> Record | None:
         """The start of an attempt in the worktree that custody has never given a verdict on."""
-        newest = self.newest()
-        started = self.ledger.read(after=newest[0] if newest else 0, kinds=frozenset({StepAttemptStarted.KIND}))
+        verdict = self._verdict()
+        started = self.ledger.read(after=verdict.seq if verdict else 0, kinds=frozenset({StepAttemptStarted.KIND}))
         found = [r for r in started if r.step is not None and plan.site(r.step.site).uses_workspace]
         return found[-1] if found else None
 
@@ -65,6 +145,19 @@ class Facts:
         record = self.ledger.last(frozenset({kind}))
         return record.event if record is not None else None
 
+    def _verdict(self) -> Record | None:
+        """The newest baseline or verdict on a step."""
+        return self._backwards(
+            lambda record: isinstance(record.event, SavepointTaken) and record.event.role in ("baseline", "step")
+        )
 
-def _goes_on(record: Record) -> bool:
-    return isinstance(record.event, SavepointTaken) and record.event.role in ("baseline", "step")
+    def _backwards(self, wanted: Callable[[Record], bool]) -> Record | None:
+        """The newest savepoint record that is ``wanted``. Costs what lies behind it, not what lies before it."""
+        after, span = self.ledger.head(), _WINDOW
+        while after > 0:
+            after = max(0, after - span)
+            found = [record for record in self.ledger.read(after=after, kinds=_SAVEPOINTS) if wanted(record)]
+            if found:
+                return found[-1]
+            span *= 4
+        return None

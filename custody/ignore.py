@@ -145,6 +145,14 @@ class IgnoreRules:
         return frozenset(path for path in paths if self._known[path])
 
     def _ask(self, batch: Sequence[bytes]) -> None:
+        """Asked again once: a process that waited for its next question may have been ended by somebody."""
+        try:
+            self._converse(batch)
+        except EnvironmentFault:
+            self.rest()
+            self._converse(batch)
+
+    def _converse(self, batch: Sequence[bytes]) -> None:
         if self._talk is None:
             self._talk = self._git.talk(
                 self._place,

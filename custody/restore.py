@@ -15,13 +15,14 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from custody.durable import remove_synced, write_synced
 from custody.git import Git
 from custody.paths import Root, parents, permission, show, split
 from custody.repository import Repository
 from custody.scope import Change, difference, named
 from custody.staging import IndexPlan, put_back_index
 from custody.state import FIFO, SYMLINK, File, Kept, State
-from custody.store import Store, remove_synced, write_synced
+from custody.store import Store
 from runner.contract.canonical import canonical, parse
 from runner.contract.errors import Code, EnvironmentFault, IntegrityError
 
@@ -93,18 +94,27 @@ def unequal(target: State, found: State) -> tuple[Change, ...]:
     )
 
 
-def write_journal(store: Store, target: Kept) -> str:
-    """Durable: a restore to ``target`` has begun. Returns the name its temporary files have."""
-    temp = os.fsdecode(TEMP_PREFIX) + secrets.token_hex(8)
+@dataclass(frozen=True, slots=True)
+class Journal:
+    """An unfinished restore: the savepoint it goes to, and the name its temporary files have."""
+
+    target: str
+    temp: str
+
+
+def write_journal(store: Store, target: Kept, unfinished: Journal | None) -> str:
+    """Durable: a restore to ``target`` has begun. Returns the name of its temporary files: that of ``unfinished``, so that
+    whatever is left of both has one name."""
+    temp = unfinished.temp if unfinished else os.fsdecode(TEMP_PREFIX) + secrets.token_hex(8)
     write_synced(store.journal, canonical({"target": target.commit, "temp": temp}))
     return temp
 
 
-def read_journal(store: Store) -> tuple[str, str] | None:
-    """The savepoint of an unfinished restore and its temporary name."""
+def read_journal(store: Store) -> Journal | None:
+    """The restore that was begun and not finished."""
     try:
         value: Any = parse(store.journal.read_bytes())
-        return str(value["target"]), str(value["temp"])
+        return Journal(target=str(value["target"]), temp=str(value["temp"]))
     except FileNotFoundError:
         return None
     except (ValueError, KeyError, TypeError) as error:
@@ -128,6 +138,8 @@ class Restorer:
     store: Store
     root: Root
     before_effect: Callable[[str], None]
+    is_still: Callable[[bytes, os.stat_result], bool]
+    """Whether what is at a path now is what was kept of it."""
     _opened: dict[bytes, int] = field(default_factory=dict)
     """Directories that had to be made writable, and the bits they get back."""
 
@@ -232,9 +244,20 @@ class Restorer:
         self.before_effect(f"delete {show(path)}")
         try:
             with self._parent(path) as (fd, name):
+                self._check_kept(fd, name, path)
                 os.unlink(name, dir_fd=fd)
         except FileNotFoundError:
             return
+
+    def _check_kept(self, fd: int, name: bytes, path: bytes) -> None:
+        """A file that was written to since it was kept is not overwritten or deleted: what it holds now is in no store."""
+        status = os.stat(name, dir_fd=fd, follow_symlinks=False)
+        if stat.S_ISREG(status.st_mode) and not self.is_still(path, status):
+            raise EnvironmentFault(
+                Code.CAPTURE_FAILED,
+                f"{show(path)} was written to while the worktree was being put back; it was left as it is",
+                remedy="end what still writes into the worktree, then run the same command again",
+            )
 
     def _rmdir(self, path: bytes) -> None:
         self.before_effect(f"rmdir {show(path)}")
@@ -269,6 +292,8 @@ class Restorer:
                     out.write(data)
                     os.fchmod(out.fileno(), file.perm)
             self.before_effect(f"rename {show(path)}")
+            with suppress(FileNotFoundError):
+                self._check_kept(fd, name, path)
             os.rename(temp, name, src_dir_fd=fd, dst_dir_fd=fd)
 
     def _fifo(self, path: bytes) -> None:

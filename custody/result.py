@@ -16,7 +16,8 @@ from custody.git import Git, Place
 from custody.paths import show
 from custody.repository import ABSENT, Repository, read_index, read_ref
 from custody.state import GITLINK, REGULAR, SYMLINK, File, Kept
-from custody.store import Base, Store
+from custody.store import Store
+from custody.writing import Base
 from runner.contract.activation import Activation
 from runner.contract.errors import Code, EnvironmentFault
 

@@ -5,8 +5,6 @@ ctime is older than the start of that reading scan: no rewrite, not even one wit
 Files are read whole, between two ``fstat`` that must agree.
 """
 
-import errno
-import hashlib
 import os
 import stat
 import time
@@ -17,14 +15,12 @@ from typing import Final
 
 from custody.ignore import IgnoreRules
 from custody.paths import DIRECTORY, Root, parents, permission, show
-from custody.state import EXECUTABLE, FIFO, GITLINK, REGULAR, SYMLINK, File, Index, State, directories_of
+from custody.reading import Reader, Seen, Unreadable, lost, special_kind, too_large
+from custody.state import GITLINK, File, Index, State, directories_of
 from runner.contract import limits
 from runner.contract.errors import Code, EnvironmentFault
 from runner.contract.scope import is_git_path
 
-CLOCK_MARGIN_NS: Final = 100_000_000
-"""A kernel stamps files with a clock that ticks every 1 to 10 ms; a stamp this much older than a scan was before it."""
-READ_TRIES: Final = 3
 DEPTH_MAX: Final = 200
 """Directories inside directories: each level holds one handle open."""
 
@@ -51,29 +47,15 @@ class Found:
     bytes: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class _Seen:
-    """A file as it was when its content was read."""
-
-    signature: tuple[int, ...]
-    oid: str
-    scan_ns: int
-
-
-def blob_id(object_format: str, data: bytes) -> str:
-    """The git object id of a blob."""
-    return hashlib.new(object_format, b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest()
-
-
 class Scanner:
     """Scans one worktree; remembers what it read, for this process."""
 
     def __init__(self, root: Root, rules: IgnoreRules, object_format: str, budget: Budget) -> None:
         self._root = root
         self.rules = rules
-        self.object_format = object_format
+        self.reader = Reader(object_format, budget.file_bytes)
         self.budget = budget
-        self._seen: dict[bytes, _Seen] = {}
+        self._seen: dict[bytes, Seen] = {}
 
     def scan(self, reference: State | None, index: Index, keep: Callable[[str, bytes], None]) -> Found:
         """Everything that counts: files that ``reference`` has, that ``index`` tracks, or that the frozen rules do not
@@ -87,6 +69,14 @@ class Scanner:
         self._seen = walk.seen_now
         return walk.found
 
+    def seen(self, path: bytes) -> Seen | None:
+        """The file at ``path`` as it was when it was last read."""
+        return self._seen.get(path)
+
+    def note(self, path: bytes, seen: Seen) -> None:
+        """``path`` was read by somebody else, and its content is kept."""
+        self._seen[path] = seen
+
     def forget(self) -> None:
         """Everything is read again by the next scan."""
         self._seen = {}
@@ -99,14 +89,14 @@ class _Walk:
         self,
         tools: "Scanner",
         *,
-        seen: Mapping[bytes, _Seen],
+        seen: Mapping[bytes, Seen],
         reference: State | None,
         index: Index,
         keep: Callable[[str, bytes], None],
     ) -> None:
         self.found = Found()
-        self.seen_now: dict[bytes, _Seen] = {}
-        self._rules, self._format, self._budget = tools.rules, tools.object_format, tools.budget
+        self.seen_now: dict[bytes, Seen] = {}
+        self._rules, self._reader, self._budget = tools.rules, tools.reader, tools.budget
         self._seen, self._keep = seen, keep
         self._captured: Mapping[bytes, File] = reference.files if reference else {}
         tracked = {path for (path, _), entry in index.items() if entry.mode != GITLINK}
@@ -180,72 +170,42 @@ class _Walk:
         elif stat.S_ISREG(status.st_mode):
             self._regular(fd, name, path, status)
         else:
-            kinds = {stat.S_IFIFO: FIFO, stat.S_IFSOCK: "socket", stat.S_IFCHR: "device", stat.S_IFBLK: "device"}
-            self.found.specials[path] = kinds.get(stat.S_IFMT(status.st_mode), "special")
+            self.found.specials[path] = special_kind(status)
 
     def _link(self, fd: int, name: bytes, path: bytes) -> None:
         try:
-            target = os.fsencode(os.readlink(name, dir_fd=fd))
-        except OSError as error:
-            self._unreadable(path, error)
-            return
-        oid = blob_id(self._format, target)
-        self._keep(oid, target)
-        self.found.files[path] = File(SYMLINK, oid, 0)
+            self.found.files[path] = self._reader.link(fd, name, self._keep)
+        except Unreadable as error:
+            self._report(path, error)
 
     def _regular(self, fd: int, name: bytes, path: bytes, status: os.stat_result) -> None:
         if status.st_size > self._budget.file_bytes:
-            self._refuse(path, f"too large ({status.st_size} bytes)")
+            self._refuse(path, too_large(status))
             return
         self.found.bytes += status.st_size
         self._check_budget()
         seen = self._seen.get(path)
-        if seen is None or seen.signature != _signature(status) or status.st_ctime_ns >= seen.scan_ns - CLOCK_MARGIN_NS:
-            seen = self._read(fd, name, path)
-            if seen is None:
+        if seen is None or not seen.proves(status):
+            try:
+                seen = self._reader.regular(fd, name, self._start_ns, self._keep)
+            except Unreadable as error:
+                self._report(path, error)
                 return
         self.seen_now[path] = seen
-        perm = stat.S_IMODE(seen.signature[2])
-        self.found.files[path] = File(EXECUTABLE if perm & 0o100 else REGULAR, seen.oid, perm)
-
-    def _read(self, fd: int, name: bytes, path: bytes) -> _Seen | None:
-        """The file's content, handed to ``keep``; None when it could not be read and that was reported."""
-        for _ in range(READ_TRIES):
-            try:
-                handle = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=fd)
-            except OSError as error:
-                self._unreadable(path, error)
-                return None
-            try:
-                before = os.fstat(handle)
-                if not stat.S_ISREG(before.st_mode) or before.st_size > self._budget.file_bytes:
-                    continue
-                data = _exactly(handle, before.st_size)
-                if data is not None and _signature(os.fstat(handle)) == _signature(before):
-                    oid = blob_id(self._format, data)
-                    self._keep(oid, data)
-                    return _Seen(_signature(before), oid, self._start_ns)
-            except OSError as error:
-                self._unreadable(path, error)
-                return None
-            finally:
-                os.close(handle)
-        self._refuse(path, "changed while being read")
-        return None
+        self.found.files[path] = seen.file
 
     def _unreadable(self, path: bytes, error: OSError) -> None:
+        self._report(path, Unreadable.of(error))
+
+    def _report(self, path: bytes, error: Unreadable) -> None:
         """Gone meanwhile is gone; everything else is reported or ends the scan."""
-        if error.errno not in (errno.ENOENT, errno.ELOOP, errno.ENOTDIR):
-            self._refuse(path, f"cannot be read ({os.strerror(error.errno or 0)})")
+        if not error.gone:
+            self._refuse(path, error.why)
 
     def _refuse(self, path: bytes, why: str) -> None:
         """Reports a new path; a path that was captured before must be captured now or there is no savepoint."""
         if path in self._captured or path in self._captured_dirs:
-            raise EnvironmentFault(
-                Code.CAPTURE_FAILED,
-                f"{show(path)} was captured before and cannot be now: {why}",
-                remedy="make it readable again or put it back, then run the same command again",
-            )
+            raise lost(path, why)
         self.found.not_captured[path] = why
 
     def _check_budget(self) -> None:
@@ -281,19 +241,3 @@ def _present(entries: Iterable[os.DirEntry[str]]) -> list[os.DirEntry[str]]:
             continue
         found.append(entry)
     return found
-
-
-def _signature(status: os.stat_result) -> tuple[int, ...]:
-    return (status.st_ino, status.st_size, status.st_mode, status.st_mtime_ns, status.st_ctime_ns)
-
-
-def _exactly(handle: int, size: int) -> bytes | None:
-    """``size`` bytes and then the end; None when there are fewer or more."""
-    parts, left = [], size
-    while left > 0:
-        part = os.read(handle, left)
-        if not part:
-            return None
-        parts.append(part)
-        left -= len(part)
-    return None if os.read(handle, 1) else b"".join(parts)

@@ -5,8 +5,9 @@ repositories, submodules. Ignored files that git does not track are not even loo
 """
 
 import datetime as dt
+import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Final
@@ -14,11 +15,16 @@ from typing import Final
 from custody.environment import surroundings
 from custody.git import Git, Place
 from custody.ignore import IgnoreRules
+from custody.marking import Looker
+from custody.midstep import Mark
+from custody.objects import read_blobs
 from custody.paths import Root, show
+from custody.reading import CLOCK_MARGIN_NS
 from custody.repository import Repository, read_index
-from custody.scan import CLOCK_MARGIN_NS, Budget, Scanner
-from custody.state import GITLINK, Index, Kept, State
-from custody.store import Base, Store, Writer, read_blobs
+from custody.scan import Budget, Scanner
+from custody.state import GITLINK, At, Index, Kept, State
+from custody.store import Store
+from custody.writing import Base, Writer
 from runner.contract.errors import Code, EnvironmentFault
 
 INDEX_TRIES: Final = 3
@@ -37,6 +43,7 @@ class Snapshots:
         ignore: str,
         budget: Budget,
         date: dt.datetime,
+        before_effect: Callable[[str], None],
     ) -> None:
         self.repository = repository
         self.store = store
@@ -45,7 +52,9 @@ class Snapshots:
         self._git = git
         self._ignore = ignore
         self._date = str(int(date.timestamp()))
+        self._before_effect = before_effect
         self._scanner = Scanner(root, self.rules, repository.object_format, budget)
+        self._looker = Looker(root, self.rules, self._scanner.reader, self._scanner.note)
         self._index: tuple[tuple[int, ...], int, Index] | None = None
         self._tip: str | None = None
         """The newest kept commit, once known: nobody else writes the store."""
@@ -59,10 +68,44 @@ class Snapshots:
             state = self._state(reference, writer)
             if reference is not None and state == reference.state:
                 return replace(reference, state=state)
-            parent = self._tip or self.store.tip()
-            kept = writer.commit(state, reference=reference, base=base, parent=parent, message=message, date=self._date)
-            self._tip = kept.commit
-            return kept
+            return self._commit(writer, state, message, reference=reference, base=base)
+
+    def keep(self, state: State, reference: Kept, message: str) -> Kept:
+        """``state``, whose content is in the store already, as a savepoint; ``reference`` itself when it is equal."""
+        if state == reference.state:
+            return reference
+        with self._writing() as writer:
+            return self._commit(writer, state, message, reference=reference)
+
+    def mark(self, before: Mark, paths: tuple[str, ...], message: str) -> tuple[Mark, Mapping[bytes, At]]:
+        """A mid-step savepoint of ``paths`` on top of ``before``, and what was found there that ``before`` does not hold;
+        ``before`` itself when that is nothing. No scan. ``CAPTURE_FAILED`` when a captured file cannot be read now."""
+        with self._writing() as writer:
+            found = self._looker.look(before, paths, writer.put)
+            if not found:
+                return before, found
+            self._before_effect("keep mark")
+            mark = writer.mark(before, found, parent=self._parent(), message=message, date=self._date)
+            self._tip = mark.commit
+            return mark, found
+
+    def _commit(
+        self, writer: Writer, state: State, message: str, *, reference: Kept | None, base: Base | None = None
+    ) -> Kept:
+        self._before_effect("keep savepoint")
+        kept = writer.commit(
+            state, reference=reference, base=base, parent=self._parent(), message=message, date=self._date
+        )
+        self._tip = kept.commit
+        return kept
+
+    def _parent(self) -> str | None:
+        return self._tip or self.store.tip()
+
+    def is_still(self, path: bytes, status: os.stat_result) -> bool:
+        """Whether ``status`` is of the file that was last read at ``path``; also for what was never read."""
+        seen = self._scanner.seen(path)
+        return seen is None or seen.is_still(status)
 
     def look(self, reference: Kept) -> State:
         """The worktree as it is, without a savepoint."""
@@ -81,10 +124,6 @@ class Snapshots:
             self._index = self._tip = None
             self._scanner.forget()
             raise
-
-    def environment(self) -> dict[str, str]:
-        """Digests of hooks, config and the like as they are now."""
-        return dict(surroundings(self.repository).environment)
 
     def _state(self, reference: Kept | None, writer: Writer) -> State:
         index = self._entries(reference, writer)

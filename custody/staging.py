@@ -11,10 +11,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from custody.durable import sync_directory
 from custody.git import Git, Place
+from custody.objects import missing_objects, read_blobs
 from custody.repository import Repository
 from custody.state import GITLINK, Index, Staged
-from custody.store import Store, missing_objects, read_blobs, sync_directory
+from custody.store import Store
 from runner.contract.errors import Code, EnvironmentFault
 
 IndexPlan = tuple[tuple[tuple[bytes, int], Staged | None], ...]
@@ -88,17 +90,16 @@ def _give_back_objects(git: Git, repository: Repository, store: Store, oids: lis
 def _locked(repository: Repository) -> Iterator[Path]:
     candidate, lock = repository.git_dir / CANDIDATE, repository.git_dir / "index.lock"
     free_index_lock(repository)
-    candidate.touch()
     try:
-        os.link(candidate, lock)
-    except FileExistsError:
-        candidate.unlink()
-        raise EnvironmentFault(
-            Code.GIT_FAILED,
-            f"{lock} exists: another git process works on this index, or one was killed",
-            remedy="wait for it; if none is running, remove that file; then run the same command again",
-        ) from None
-    try:
+        candidate.touch()
+        try:
+            os.link(candidate, lock)
+        except FileExistsError:
+            raise EnvironmentFault(
+                Code.GIT_FAILED,
+                f"{lock} exists: another git process works on this index, or one was killed",
+                remedy="wait for it; if none is running, remove that file; then run the same command again",
+            ) from None
         yield lock
     finally:
         free_index_lock(repository)

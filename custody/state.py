@@ -26,6 +26,26 @@ class File:
 
 
 @dataclass(frozen=True, slots=True)
+class Directory:
+    perm: int
+    empty: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Special:
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class Uncaptured:
+    why: str
+
+
+At = File | Directory | Special | Uncaptured | None
+"""What is at one path; None: nothing."""
+
+
+@dataclass(frozen=True, slots=True)
 class Staged:
     """An index entry. ``tag`` is ``H``, ``S`` for skip-worktree; lower case when assumed unchanged."""
 
@@ -79,6 +99,8 @@ class Kept:
     root: str
     """The commit's whole tree."""
     state: State
+    touched: Mapping[bytes, At] = field(default_factory=dict)
+    """Of a mid-step savepoint: what its manifest does not say."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,23 +3,26 @@ savepoint.
 
 Layout: the git store itself, and in ``custody/`` what was frozen at the baseline (``frozen.json``, ``ignore``), an ``empty``
 directory, scratch space, and the journal of a restore. A savepoint is a commit on ``refs/custody/savepoints`` whose parent
-is whatever was kept before it, so one ref keeps all of them; its tree is ``work``, ``index/<stage>`` and ``manifest``.
+is whatever was kept before it, so one ref keeps all of them; its tree is ``work``, ``index/<stage>``, ``manifest``, and for a
+mid-step savepoint ``overlay``: what its manifest, which is the opening savepoint's, does not say (``midstep``).
 """
 
-import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from custody.git import Conversation, Git, Place
+from custody.durable import TEMP_SUFFIX, write_synced
+from custody.git import Git, Place
+from custody.midstep import overlaid, read_overlay
+from custody.objects import empty_tree, missing_objects, read_blobs
 from custody.repository import Repository
-from custody.state import GITLINK, Kept, Staged, State, from_manifest, manifest
+from custody.state import GITLINK, Kept, Staged, from_manifest
+from custody.writing import TIP, Writer
 from runner.contract.canonical import canonical, parse, thaw
-from runner.contract.errors import Code, EnvironmentFault, IntegrityError
+from runner.contract.errors import Code, IntegrityError
 
-TIP: Final = "refs/custody/savepoints"
 COPY_TIMEOUT_S: Final = 3600.0
 _CONFIG: Final = """\
 [core]
@@ -133,6 +136,7 @@ class Store:
             "objects/pack/tmp_*",
             "objects/??/tmp_obj_*",
             "fast_import_crash_*",
+            f"custody/*{TEMP_SUFFIX}",
         ):
             for path in self.path.glob(pattern):
                 path.unlink(missing_ok=True)
@@ -163,13 +167,13 @@ class Store:
             raise self._missing(commit, answer.stderr)
         files: dict[bytes, tuple[int, str]] = {}
         index: dict[tuple[bytes, int], Staged] = {}
-        tree, manifest_oid = empty_tree(self._format(commit)), ""
+        tree, described = empty_tree(self._format(commit)), {"manifest": "", "overlay": ""}
         for mode, oid, path in _entries(answer.stdout):
             top, _, rest = path.partition(b"/")
             if path == b"work":
                 tree = oid
-            elif path == b"manifest":
-                manifest_oid = oid
+            elif path in (b"manifest", b"overlay"):
+                described[path.decode()] = oid
             elif mode == 0o040000:
                 continue
             elif top == b"work":
@@ -179,12 +183,14 @@ class Store:
                 index[name, int(stage)] = Staged(mode, oid)
         root = self._git.run(self.place, "rev-parse", f"{commit}^{{tree}}").stdout.decode().strip()
         try:
-            state = from_manifest(b"".join(self.blobs([manifest_oid])), files, index)
-        except (ValueError, KeyError, AttributeError) as error:
+            texts = list(self.blobs([oid for name, oid in described.items() if oid or name == "manifest"]))
+            touched = read_overlay(texts[1], files) if described["overlay"] else {}
+            state = overlaid(from_manifest(texts[0], files, index), touched)
+        except (ValueError, KeyError, AttributeError, TypeError) as error:
             raise self._missing(commit, str(error)) from None
         self._known.update(oid for _, oid in files.values())
         self._known.update(entry.oid for entry in index.values() if entry.mode != GITLINK)
-        return Kept(commit=commit, tree=tree, root=root, state=state)
+        return Kept(commit=commit, tree=tree, root=root, state=state, touched=touched)
 
     def blobs(self, oids: Iterable[str]) -> Iterator[bytes]:
         """The content of each blob in turn; ``SAVEPOINT_MISSING`` at the first that is not there."""
@@ -206,172 +212,8 @@ class Store:
 
     # --- writing -----------------------------------------------------------------------------------------------------
 
-    def writer(self) -> "Writer":
+    def writer(self) -> Writer:
         return Writer(self._git, self.place, self._known)
-
-
-class Writer:
-    """One savepoint being written: one ``fast-import`` process, started when the first new object comes. Until ``commit``
-    has returned nothing refers to what was written."""
-
-    def __init__(self, git: Git, place: Place, known: set[str]) -> None:
-        self._git = git
-        self._place = place
-        self._known = known
-        self._new: set[str] = set()
-        self._talk: Conversation | None = None
-
-    def put(self, oid: str, data: bytes) -> None:
-        """Keeps a blob, unless the store has it."""
-        if oid not in self._known and oid not in self._new:
-            self._import().write(b"blob\ndata %d\n" % len(data) + data + b"\n")
-            self._new.add(oid)
-
-    def commit(
-        self, state: State, *, reference: Kept | None, base: "Base | None", parent: str | None, message: str, date: str
-    ) -> Kept:
-        """``state`` as a commit, everything synced. Written as the difference to ``reference``, or to ``base``."""
-        talk = self._import()
-        text = message.encode("utf-8", "replace")
-        talk.write(b"commit %s\nmark :1\n" % TIP.encode())
-        talk.write(b"committer Runner <runner@localhost> %s +0000\ndata %d\n%s\n" % (date.encode(), len(text), text))
-        if parent is not None:
-            talk.write(b"from %s\n" % parent.encode())
-        if reference is not None:
-            talk.write(b'M 040000 %s ""\n' % reference.root.encode())
-            before: Mapping[bytes, tuple[int, str]] = paths_in_tree(reference.state)
-        else:
-            assert base is not None  # noqa: S101 - the baseline is written against its base
-            talk.write(b'M 040000 %s "work"\nM 040000 %s "index/0"\n' % (base.tree.encode(), base.tree.encode()))
-            before = {top + path: entry for top in (b"work/", b"index/0/") for path, entry in base.files.items()}
-        after = paths_in_tree(state)
-        for path in sorted(before.keys() - after.keys()):
-            talk.write(b"D %s\n" % _quoted(path))
-        for path, (mode, oid) in sorted(after.items()):
-            if before.get(path) != (mode, oid):
-                talk.write(b"M %o %s %s\n" % (mode, oid.encode(), _quoted(path)))
-        data = manifest(state)
-        talk.write(b'M 100644 inline "manifest"\ndata %d\n%s\n\n' % (len(data), data))
-        return self._finish(talk, state)
-
-    def _finish(self, talk: Conversation, state: State) -> Kept:
-        talk.write(b'get-mark :1\nls :1 "work"\nls :1 ""\ndone\n')
-        commit = talk.read_line().decode()
-        work, root = (_listed(talk.read_line()) for _ in range(2))
-        status = talk.end()
-        if status != 0:
-            raise talk.failure(f"exit status {status}")
-        talk.kill()
-        self._talk = None
-        self._known |= self._new
-        tree = work or empty_tree("sha256" if len(commit) == 64 else "sha1")
-        return Kept(commit=commit, tree=tree, root=root, state=state)
-
-    def finish(self) -> None:
-        """Ends it with what was put, but without a savepoint. Nothing to do after ``commit``."""
-        if self._talk is not None:
-            talk, self._talk = self._talk, None
-            talk.write(b"done\n")
-            status = talk.end()
-            if status != 0:
-                raise talk.failure(f"exit status {status}")
-            talk.kill()
-            self._known |= self._new
-
-    def abandon(self) -> None:
-        """Drops it whatever state it is in."""
-        if self._talk is not None:
-            self._talk.kill()
-            self._talk = None
-
-    def _import(self) -> Conversation:
-        if self._talk is None:
-            self._talk = self._git.talk(self._place, "fast-import", "--quiet", "--date-format=raw", "--done")
-        return self._talk
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Base:
-    """The admitted tree, whose objects the store has."""
-
-    tree: str
-    files: Mapping[bytes, tuple[int, str]]
-
-
-def paths_in_tree(state: State) -> dict[bytes, tuple[int, str]]:
-    """What a savepoint's tree holds besides the manifest."""
-    found = {b"work/" + path: (file.mode, file.oid) for path, file in state.files.items()}
-    for (path, stage), entry in state.index.items():
-        found[b"index/%d/" % stage + path] = (entry.mode, entry.oid)
-    return found
-
-
-def read_blobs(
-    git: Git, place: Place, oids: Iterable[str], missing: Callable[[str, str], Exception]
-) -> Iterator[bytes]:
-    """The content of each blob in turn, from any repository."""
-    talk: Conversation | None = None
-    try:
-        for oid in oids:
-            talk = talk or git.talk(place, "cat-file", "--batch")
-            talk.write(oid.encode() + b"\n")
-            header = talk.read_line().split(b" ")
-            if len(header) != 3:
-                raise missing(oid, header[-1].decode("utf-8", "replace"))
-            yield talk.read(int(header[2]) + 1)[:-1]
-    finally:
-        if talk is not None:
-            talk.kill()
-
-
-def missing_objects(git: Git, place: Place, oids: Iterable[str]) -> tuple[str, ...]:
-    """Those of ``oids`` that a repository does not have."""
-    asked = b"".join(oid.encode() + b"\n" for oid in oids)
-    if not asked:
-        return ()
-    listing = git.run(place, "cat-file", "--batch-check", stdin=asked).stdout.decode()
-    return tuple(line.split(" ")[0] for line in listing.splitlines() if line.endswith(" missing"))
-
-
-def empty_tree(object_format: str) -> str:
-    """The id of a tree without entries."""
-    return {
-        "sha1": "4b825dc642cb6eb9a060e54bf8d69288fbee4904",
-        "sha256": "6ef19b41225c5369f1c104d45d8d85efa9b057b53b14b4b9b939dd74decc5321",
-    }[object_format]
-
-
-def write_synced(path: Path, data: bytes) -> None:
-    """``data`` at ``path``, atomically and durably: temp, fsync, rename, fsync directory."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temp = path.with_name(path.name + ".new")
-    try:
-        with temp.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        temp.replace(path)
-    except OSError as error:
-        raise EnvironmentFault(
-            Code.STATE_UNWRITABLE,
-            f"{path} cannot be written: {error.strerror}",
-            remedy="free space or mend its permissions",
-        ) from None
-    sync_directory(path.parent)
-
-
-def remove_synced(path: Path) -> None:
-    """``path`` is gone, durably."""
-    path.unlink(missing_ok=True)
-    sync_directory(path.parent)
-
-
-def sync_directory(path: Path) -> None:
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
 
 
 def _entries(listing: bytes) -> Iterator[tuple[int, str, bytes]]:
@@ -380,13 +222,3 @@ def _entries(listing: bytes) -> Iterator[tuple[int, str, bytes]]:
             meta, _, path = line.partition(b"\t")
             mode, _, oid = meta.decode().split(" ")
             yield int(mode, 8), oid, path
-
-
-def _listed(line: bytes) -> str:
-    """The id in fast-import's answer to ``ls``; empty for a path that is not there."""
-    return "" if line.startswith(b"missing ") else line.split(b"\t")[0].split(b" ")[2].decode()
-
-
-def _quoted(path: bytes) -> bytes:
-    """A path for fast-import; every byte may stand in it."""
-    return b'"' + path.replace(b"\\", b"\\\\").replace(b'"', b'\\"').replace(b"\n", b"\\n") + b'"'

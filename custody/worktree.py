@@ -3,12 +3,13 @@
 import datetime as dt
 import errno
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from custody import baseline
 from custody.git import Git
+from custody.midstep import Mark
 from custody.paths import Root
 from custody.repository import Repository
 from custody.restore import (
@@ -24,8 +25,9 @@ from custody.result import Converter, unclean
 from custody.scan import Budget
 from custody.snapshot import Snapshots
 from custody.staging import free_index_lock
-from custody.state import Kept
-from custody.store import Base, Frozen, Store
+from custody.state import At, Kept, State
+from custody.store import Frozen, Store
+from custody.writing import Base
 from runner.contract.activation import Activation
 from runner.contract.errors import Code, EnvironmentFault
 
@@ -60,9 +62,19 @@ class Worktree:
             modes_count=frozen.modes_count,
         )
         date = dt.datetime.fromisoformat(activation.admitted_at.replace("Z", "+00:00"))
-        self._snapshots = Snapshots(git, repository, store, root, ignore=frozen.ignore_digest, budget=budget, date=date)
+        self._snapshots = Snapshots(
+            git,
+            repository,
+            store,
+            root,
+            ignore=frozen.ignore_digest,
+            budget=budget,
+            date=date,
+            before_effect=before_effect,
+        )
 
     def close(self) -> None:
+        self._snapshots.rules.rest()
         self.root.close()
 
     @property
@@ -82,29 +94,43 @@ class Worktree:
         return kept
 
     def look(self, reference: Kept) -> Kept:
-        """``reference`` with the worktree's state as it is now; nothing is kept."""
-        return replace(reference, state=self._snapshots.look(reference))
+        """``reference`` with the worktree's state as it is now; content is kept, but no savepoint. What surrounds the files
+        stays as ``reference`` has it: no restore touches that, and an attempt is judged by what it was before."""
+        found = self._snapshots.look(reference)
+        return replace(reference, state=replace(found, surroundings=reference.state.surroundings))
 
     def take(self, reference: Kept, message: str) -> Kept:
         """The worktree as it is, kept; ``reference`` itself when nothing differs."""
         return self._snapshots.take(reference, message)
 
+    def keep(self, state: State, reference: Kept, message: str) -> Kept:
+        """``state``, made of states whose content is kept, as a savepoint."""
+        return self._snapshots.keep(state, reference, message)
+
+    def mark(self, before: Mark, paths: tuple[str, ...], message: str) -> tuple[Mark, Mapping[bytes, At]]:
+        """See ``Snapshots.mark``."""
+        return self._snapshots.mark(before, paths, message)
+
     def return_to(self, target: Kept, why: str) -> Kept:
         """Keeps the present, then puts the worktree back to ``target``."""
         return self.restore(target, self.take(target, f"found before going back to {target.commit}: {why}"))
 
-    def restore(self, target: Kept, present: Kept, temp: str = "") -> Kept:
-        """``target`` with the worktree's state as the proving scan found it. ``present`` is in the store; ``temp`` is given
-        when a journaled restore goes on."""
+    def restore(self, target: Kept, present: Kept) -> Kept:
+        """``target`` with the worktree's state as the proving scan found it. ``present`` is in the store. Goes on with a
+        restore that failed or was killed, whichever savepoint that one was to."""
         rules = self._snapshots.rules
         ignored = rules.ignored([path for path in present.state.files if path not in target.state.files])
         rules.rest()
         plan = plan_between(present.state, target.state, ignored)
-        if plan.empty and not temp:
-            return replace(target, state=present.state)
+        unfinished = read_journal(self.store)
+        if plan.empty and unfinished is None:
+            return replace(target, state=replace(present.state, surroundings=target.state.surroundings))
         restorer = self._restorer()
         restorer.check(plan)
-        temp = temp or write_journal(self.store, target)
+        self._before_effect("open journal")
+        temp = write_journal(self.store, target, unfinished)
+        if unfinished is not None:
+            restorer.sweep(target.state.dirs, temp)
         restorer.carry_out(plan, target.state, temp)
         found = self.look(target)
         left = unequal(target.state, found.state)
@@ -116,14 +142,12 @@ class Worktree:
 
     def finish_restore(self) -> None:
         """Goes on with a restore that a kill cut short, if there is one."""
-        journal = read_journal(self.store)
-        if journal is None:
+        unfinished = read_journal(self.store)
+        if unfinished is None:
             return
-        commit, temp = journal
-        target = self.store.load(commit)
-        self._restorer().sweep(target.state.dirs, temp)
-        present = self.take(target, f"found before going on with going back to {commit}")
-        self.restore(target, present, temp)
+        target = self.store.load(unfinished.target)
+        self._restorer().sweep(target.state.dirs, unfinished.temp)
+        self.return_to(target, "that had been begun")
 
     def _restorer(self) -> Restorer:
         return Restorer(
@@ -132,6 +156,7 @@ class Worktree:
             store=self.store,
             root=self.root,
             before_effect=self._before_effect,
+            is_still=self._snapshots.is_still,
         )
 
 
@@ -142,7 +167,9 @@ def open_first(
     repository = baseline.admitted_repository(git, activation)
     root = Root(repository.worktree)
     try:
+        before_effect("make store")
         frozen = baseline.freeze(git, repository, store, root)
+        before_effect("copy base")
         store.copy_objects(repository, activation.workspace.base_tree)
     except BaseException:
         root.close()

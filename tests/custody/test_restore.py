@@ -169,6 +169,7 @@ def test_killed_at_any_effect_the_next_start_finishes_the_restore(repo: Repo, de
     names: list[str] = []
     work = deliver(repo, before_effect=names.append)
     work.custody.baseline()
+    names.clear()
     work.attempt(lambda: spoil_everything(repo), READ_ONLY, keep=False)
     assert tree_of(repo.path) == before
     assert len(names) >= 10

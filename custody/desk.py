@@ -1,0 +1,71 @@
+"""What every operation of one Delivery's custody works with: the case, the store, the opened worktree, the pen."""
+
+import errno
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from custody.facts import Facts
+from custody.git import Git
+from custody.paths import show
+from custody.scan import Budget
+from custody.store import Store
+from custody.worktree import Worktree, open_again, open_first
+from runner.contract import ports
+from runner.contract.errors import Code, EnvironmentFault
+from runner.contract.ids import DeliveryId
+
+
+class Desk:
+    """Shared by the operations. The worktree is opened, and healed after a kill, by the first one that needs it."""
+
+    def __init__(
+        self, case: ports.Case, writer: ports.LedgerWriter, budget: Budget, before_effect: Callable[[str], None]
+    ) -> None:
+        self.case = case
+        self.writer = writer
+        self.before_effect = before_effect
+        self.facts = Facts(case.ledger)
+        self.delivery = DeliveryId(case.activation.delivery)
+        self.git = Git()
+        self.store = Store(self.git, case.layout.store)
+        self._budget = budget
+        self._lock = threading.RLock()
+        self._open: Worktree | None = None
+
+    def worktree(self) -> Worktree:
+        if self._open is None:
+            self._open = open_again(
+                self.git, self.store, self.case.activation, budget=self._budget, before_effect=self.before_effect
+            )
+        return self._open
+
+    def new_worktree(self) -> Worktree:
+        """For the baseline: with a store made anew."""
+        self.close()
+        self._open = open_first(
+            self.git, self.store, self.case.activation, budget=self._budget, before_effect=self.before_effect
+        )
+        return self._open
+
+    def close(self) -> None:
+        """Frees the worktree's handle and ends what still runs for it."""
+        opened, self._open = self._open, None
+        if opened is not None:
+            opened.close()
+
+    @contextmanager
+    def working(self, what: str) -> Iterator[None]:
+        """One operation at a time; what the machine refuses becomes a fault with its place."""
+        with self._lock:
+            try:
+                yield
+            except OSError as error:
+                code = Code.DISK_FULL if error.errno in (errno.ENOSPC, errno.EDQUOT) else Code.CAPTURE_FAILED
+                place = show(os.fsencode(error.filename)) if isinstance(error.filename, str | bytes) else "a file"
+                raise EnvironmentFault(
+                    code,
+                    f"cannot {what}: {place}: {error.strerror}",
+                    remedy="mend that, then run the same command again",
+                ) from error

@@ -1,0 +1,131 @@
+"""Does custody still have what the ledger says? Looks only; works without a driver and without the worktree.
+
+Reads the private store and, where it is still there, the user's repository: every savepoint and its objects, the preserved
+result and its objects, and what the published ref is now. A ref that somebody moved after the publication is told and is no
+fault of the record.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Final
+
+from custody.git import Git
+from custody.objects import commit_trees, missing_objects
+from custody.repository import ABSENT, Repository, read_ref
+from custody.store import Frozen, Store
+from custody.writing import TIP
+from runner.contract.errors import RunnerError
+from runner.contract.events import PublicationKnown, ResultPreserved, SavepointTaken
+from runner.contract.layout import DeliveryLayout
+from runner.contract.outcomes import Check
+from runner.contract.records import Record
+
+NAMED_MAX: Final = 5
+"""Savepoints that one check names."""
+
+
+def verify(layout: DeliveryLayout, records: Iterable[Record]) -> tuple[Check, ...]:
+    """What custody holds, checked against ``records`` (those that are not its own are passed over). Each check says what was
+    looked at; what cannot be read is a check that failed, never an exception. Costs every object of the store."""
+    savepoints: list[SavepointTaken] = []
+    result: ResultPreserved | None = None
+    published: PublicationKnown | None = None
+    for record in records:
+        match record.event:
+            case SavepointTaken():
+                savepoints.append(record.event)
+            case ResultPreserved():
+                result = record.event
+            case PublicationKnown():
+                published = record.event
+    if not savepoints:
+        return (Check(name="savepoints", ok=True, detail="none recorded yet"),)
+    git = Git()
+    store = Store(git, layout.store)
+    try:
+        frozen = store.frozen()
+    except RunnerError as error:
+        return (Check(name="savepoints", ok=False, detail=error.message),)
+    checks = [_guarded("savepoints", lambda: _savepoints(git, store, savepoints))]
+    checks.append(_guarded("savepoint objects", lambda: _objects(git, store)))
+    if result is not None:
+        checks += _in_repository(git, frozen, result, published)
+    return tuple(checks)
+
+
+def _guarded(name: str, look: Callable[[], tuple[bool, str]]) -> Check:
+    try:
+        ok, detail = look()
+    except (RunnerError, OSError) as error:
+        ok, detail = False, error.message if isinstance(error, RunnerError) else str(error)
+    return Check(name=name, ok=ok, detail=detail)
+
+
+def _savepoints(git: Git, store: Store, savepoints: list[SavepointTaken]) -> tuple[bool, str]:
+    """Every recorded savepoint is on the private chain, with the recorded tree, and can be understood."""
+    wanted = {event.savepoint: event.tree for event in savepoints}
+    listing = git.run(store.place, "rev-list", TIP, "--", ok=(0, 128)).stdout.decode()
+    lost = sorted(wanted.keys() - set(listing.split()))
+    if lost:
+        return False, f"not in {store.path}: {', '.join(lost[:NAMED_MAX])}"
+    found = commit_trees(git, store.place, wanted)
+    other = [
+        f"{commit} (recorded {tree}, is {found[commit]})" for commit, tree in wanted.items() if found[commit] != tree
+    ]
+    if other:
+        return False, f"the tree of work files is another: {', '.join(other[:NAMED_MAX])}"
+    for commit in wanted:
+        store.load(commit)
+    return True, f"{len(wanted)} recorded, all in the store with the recorded trees"
+
+
+def _objects(git: Git, store: Store) -> tuple[bool, str]:
+    """Every object of the store has its content's id, and none that a savepoint refers to is missing."""
+    answer = git.run(store.place, "fsck", "--full", "--strict", "--no-dangling", "--no-progress", ok=range(256))
+    complaints = [
+        line for line in (*answer.stdout.decode("utf-8", "replace").splitlines(), *answer.stderr.splitlines()) if line
+    ]
+    if answer.status or complaints:
+        return False, f"git fsck of {store.path}: {'; '.join(complaints[:NAMED_MAX]) or f'status {answer.status}'}"
+    return True, "every object is whole and none is missing"
+
+
+def _in_repository(
+    git: Git, frozen: Frozen, result: ResultPreserved, published: PublicationKnown | None
+) -> Iterator[Check]:
+    """What custody left in the user's repository. Asked of what all worktrees share, so the Delivery's own may be gone."""
+    common = Path(frozen.common_dir)
+    if not common.is_dir():
+        yield Check(name="preserved result", ok=False, detail=f"the repository {common} is not there")
+        return
+    repository = Repository(worktree=common, git_dir=common, common_dir=common, object_format=frozen.object_format)
+    yield _guarded("preserved result", lambda: _result(git, repository, result))
+    if published is not None:
+        yield _guarded("publication", lambda: _publication(git, repository, published))
+
+
+def _result(git: Git, repository: Repository, result: ResultPreserved) -> tuple[bool, str]:
+    now = read_ref(git, repository, result.ref)
+    if now != result.commit:
+        return False, f"{result.ref} should be {result.commit} and is {now}"
+    if missing_objects(git, repository.place, [result.commit]):
+        return False, f"{result.commit}, which {result.ref} names, is missing from the repository"
+    answer = git.run(repository.place, "rev-parse", "-q", "--verify", f"{result.commit}^{{tree}}", ok=(0, 1, 128))
+    tree = answer.stdout.decode().strip()
+    if tree != result.tree:
+        return False, f"{result.commit} should have the tree {result.tree} and has {tree or 'none'}"
+    walk = git.run(repository.place, "rev-list", "--objects", "--quiet", tree, ok=range(256))
+    if walk.status:
+        return False, f"objects of {result.commit} are missing: {walk.stderr}"
+    return True, f"{result.ref} is {result.commit}, with all its objects"
+
+
+def _publication(git: Git, repository: Repository, known: PublicationKnown) -> tuple[bool, str]:
+    publication = known.publication
+    now = read_ref(git, repository, publication.ref)
+    told = "absent" if now == ABSENT else now
+    if publication.disposition not in ("published", "already-at-target"):
+        return True, f"{publication.disposition}; {publication.ref} is now {told}"
+    if now == publication.new:
+        return True, f"{publication.ref} is {now}, as {publication.disposition}"
+    return True, f"{publication.ref} was {publication.new} when it was published and is now {told}"
