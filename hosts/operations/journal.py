@@ -40,7 +40,12 @@ class CommandJournal:
     def started(self, identity: Identity) -> None:
         """The process exists and waits. When this raises, nothing was recorded and it must not be let go."""
         process = ProcessStarted(
-            call=self._call, pid=identity.pid, start_time=start_text(identity.start_time), group=identity.group
+            call=self._call,
+            pid=identity.pid,
+            start_time=start_text(identity.start_time),
+            group=identity.group,
+            guard=identity.guard,
+            guard_start_time=start_text(identity.guard_start_time),
         )
         self._append(*self._intent(), process)
         self._intended = True

@@ -37,6 +37,9 @@ class Identity:
     start_time: int
     """Clock ticks since boot; 0 where the system does not say."""
     group: int
+    guard: int
+    """The process that ends last of all that supervise this one."""
+    guard_start_time: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,8 +120,8 @@ class _Conversation:
     spec: ProcessSpec
     stop: asyncio.Event
     record: Record
-    supervisors: int
-    """Process group of the supervisor and its guard."""
+    guard: int
+    """Its process id, and that of its group, which the supervisor is in too."""
 
 
 async def _converse(
@@ -129,7 +132,7 @@ async def _converse(
     tasks = [asyncio.create_task(_read(pipe, sink)) for pipe, sink in zip(outputs, sinks, strict=True)]
     try:
         writer.write(_request(about.spec))
-        held = await _held(reader)
+        held = await _held(reader, about.guard)
         if isinstance(held, NotStarted):
             return held
         if not about.stop.is_set():
@@ -162,7 +165,7 @@ async def _ask(about: _Conversation, writer: asyncio.StreamWriter) -> None:
     writer.write(b"e")
     # A command may have stopped its supervisors. They are not reaped before we close the socket.
     with contextlib.suppress(ProcessLookupError):
-        os.killpg(about.supervisors, signal.SIGCONT)
+        os.killpg(about.guard, signal.SIGCONT)
 
 
 async def _line(reader: asyncio.StreamReader) -> list[str]:
@@ -173,10 +176,16 @@ async def _line(reader: asyncio.StreamReader) -> list[str]:
         return [""]
 
 
-async def _held(reader: asyncio.StreamReader) -> Identity | NotStarted:
+async def _held(reader: asyncio.StreamReader, guard: int) -> Identity | NotStarted:
     match await _line(reader):
         case ["held", pid, start_time, group]:
-            return Identity(pid=int(pid), start_time=int(start_time), group=int(group))
+            return Identity(
+                pid=int(pid),
+                start_time=int(start_time),
+                group=int(group),
+                guard=guard,
+                guard_start_time=supervisor.start_time(guard),
+            )
         case ["not-started", *why]:
             return NotStarted(why=" ".join(why))
         case _:

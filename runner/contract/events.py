@@ -303,9 +303,10 @@ class ProcessStarted(Event):
 
     Durable, with its ``tool.called`` in one transaction, when the process exists and before it executes anything: without
     this record nothing ran; with it and without a result, it may have. The supervisors end all of it within moments of
-    their driver's death; only if they were killed too does it run on. Then it is the leader that can be found, and by its
-    group most of what it started. Whoever finds the call without a result may send KILL to ``group`` if boot id, start time
-    and group (fields 22 and 5 of ``/proc/PID/stat``) are all as recorded. Otherwise it is gone, or the number is somebody
+    their driver's death; the outer one, the guard, ends last. Only if they were killed too does it run on. Then it is the
+    leader that can be found, and by its group most of what it started. Whoever finds the call without a result waits for
+    the guard to end and then may send KILL to ``group`` if boot id, start time and group (fields 22 and 5 of
+    ``/proc/PID/stat``) are all as recorded and the leader is no zombie. Otherwise it is gone, or the number is somebody
     else's by now: nothing may be signalled.
     """
 
@@ -318,6 +319,10 @@ class ProcessStarted(Event):
     """``BOOT:TICKS``: ``/proc/sys/kernel/random/boot_id`` and field 22 of ``/proc/PID/stat`` (clock ticks since boot). Empty
     where the system does not say; then nothing matches."""
     group: int
+    guard: int = 0
+    """Once this process has ended, daemons included, nothing of the command runs (unless it was killed). Never signalled."""
+    guard_start_time: str = ""
+    """As ``start_time``."""
 
 
 class TerminalProposed(Event):
