@@ -13,13 +13,15 @@ from hosts.langgraph.pump import raise_if_cancelled, through
 from hosts.langgraph.results import shown
 from runner.contract import limits
 from runner.contract.activation import AgentAction, CommandAction
-from runner.contract.canonical import digest
 from runner.contract.grant import WorkspaceGrant
-from runner.contract.ids import Digest, ObjectId, SiteId
+from runner.contract.ids import ObjectId, SiteId
 from runner.contract.plan import Site
 from runner.contract.ports import EnvironmentChanged, ForeignEdit, HostIntervention, Savepoint, Verdict, Workspaces
 
 T = TypeVar("T")
+
+WORKTREE_EDITED: Final = "worktree-edited"
+"""The reason of an intervention that a person ends with ``adopt`` or ``discard``."""
 
 GRANT_S: Final = 7 * 24 * 3600.0
 """How long a grant of a step without a timeout is good: as long as any step may last."""
@@ -55,11 +57,9 @@ class Attempts:
         """The newest savepoint."""
         return self._workspaces.current().commit
 
-    async def begin(
-        self, opened: Open, site: Site, resolved: Digest, *, as_it_is: bool = False
-    ) -> Attempt | HostIntervention:
-        """A grant, with the step's start staged. An interrupted attempt goes back to where it started, unless the files
-        are to be taken ``as_it_is``; then custody says whether they are those of the last savepoint."""
+    async def begin(self, opened: Open, site: Site, *, as_it_is: bool = False) -> Attempt | HostIntervention:
+        """A grant; the step's start is not recorded yet. An interrupted attempt goes back to its last savepoint, unless the
+        files are to be taken ``as_it_is``; then custody says whether they are those of the last savepoint."""
         if not isinstance(site.action, AgentAction | CommandAction):
             raise TypeError(f"{site.id} uses no workspace")
         scope = site.action.scope
@@ -73,10 +73,16 @@ class Attempts:
         grant, newest = await through(asyncio.to_thread(begin))
         if isinstance(grant, ForeignEdit):
             self._journal.withdraw(opened)
-            detail = f"the worktree was edited outside the Delivery: {shown(grant.paths)}"
-            return HostIntervention(reason="foreign-edit", detail=detail, step=opened.step)
-        self._journal.start(opened, grant.savepoint, resolved)
+            detail = (
+                f"the worktree was edited outside the Delivery: {shown(grant.paths)}."
+                " Adopt the edit, so that it belongs to the result, or discard it; it is kept either way."
+            )
+            return HostIntervention(reason=WORKTREE_EDITED, detail=detail, step=opened.step)
         return Attempt(grant=grant, newest=newest)
+
+    def mark(self, attempt: Attempt) -> Callable[[tuple[str, ...]], Savepoint]:
+        """Takes mid-step savepoints of ``attempt``."""
+        return lambda paths: self._workspaces.mark(attempt.grant, paths)
 
     async def call(self, opened: Open, attempt: Attempt, perform: Callable[[], Awaitable[T]]) -> T:
         """What ``perform`` answers. Cancelled, the worktree goes back first (but see ``keep``)."""
@@ -100,7 +106,7 @@ class Attempts:
         """Puts the worktree back for an attempt that was left open and will not go on."""
         if not site.uses_workspace or not opened.recorded or site.id in self._discarded:
             return None
-        attempt = await self.begin(opened, site, digest(None))
+        attempt = await self.begin(opened, site)
         if isinstance(attempt, HostIntervention):
             return attempt
         self._discarded[site.id] = await self.discard(attempt)

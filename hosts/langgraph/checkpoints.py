@@ -17,10 +17,13 @@ import ormsgpack
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import ChannelVersions, Checkpoint, CheckpointMetadata, CheckpointTuple
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
+from langgraph.types import Interrupt
 
 from runner.contract.errors import Code, EnvironmentFault, IntegrityError
 
 FORMAT: Final = "runner.checkpoint/1"
+QUESTIONS: Final = "runner.questions/1"
+"""The format of interrupts: pairs of an id and what is asked."""
 LEDGER_SEQ: Final = "ledger_seq"
 INTERRUPT: Final = "__interrupt__"
 FILES: Final = ("", "-wal", "-shm", "-journal")
@@ -48,22 +51,37 @@ class PlainSerializer:
     """Null, booleans, numbers, text, bytes, lists and string-keyed maps; nothing else, neither way."""
 
     def dumps_typed(self, obj: Any) -> tuple[str, bytes]:
-        """``TypeError`` for anything that is not plain data."""
+        """``TypeError`` for anything that is neither plain data nor questions about it."""
+        if isinstance(obj, list | tuple) and obj and all(isinstance(part, Interrupt) for part in obj):
+            pairs = [[part.id, part.value] for part in obj]
+            return QUESTIONS, ormsgpack.packb(pairs, default=_refuse_object, option=_PACK)
         return FORMAT, ormsgpack.packb(obj, default=_refuse_object, option=_PACK)
 
     def loads_typed(self, data: tuple[str, bytes]) -> Any:
         """``IntegrityError`` (checkpoint-corrupt) for another format, an extension type or bytes that do not decode."""
         kind, packed = data
-        if kind != FORMAT:
+        if kind not in (FORMAT, QUESTIONS):
             raise corrupt(f"its format {str(kind)[:40]!r} is not {FORMAT}")
         try:
-            return ormsgpack.unpackb(packed, ext_hook=_refuse_extension)
+            value = ormsgpack.unpackb(packed, ext_hook=_refuse_extension)
+            return _interrupts(value) if kind == QUESTIONS else value
         except (ValueError, TypeError) as error:
             raise corrupt(str(error)[:200]) from None
 
     def with_msgpack_allowlist(self, _: Collection[Any]) -> "PlainSerializer":
         """LangGraph offers to allow types; none are."""
         return self
+
+
+def _interrupts(pairs: Any) -> tuple[Interrupt[Any], ...]:
+    if not isinstance(pairs, list):
+        raise ValueError("its questions do not hold")
+    found = []
+    for pair in pairs:
+        if not isinstance(pair, list) or len(pair) != 2 or not isinstance(pair[0], str):
+            raise ValueError("its questions do not hold")
+        found.append(Interrupt(value=pair[1], id=pair[0]))
+    return tuple(found)
 
 
 def _refuse_object(value: object) -> Any:

@@ -7,29 +7,30 @@ obeys, so supersteps end by themselves and the tasks are then dealt with here.
 """
 
 import asyncio
-import contextvars
 from typing import Any, Final
 
 from langgraph.errors import GraphDrained
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.runtime import RunControl
-from langgraph.types import Command
+from langgraph.types import Command, interrupt
 
 from hosts.langgraph.ending import Ending
 from hosts.langgraph.handlers import Handlers, Report
 from hosts.langgraph.journal import Journal
 from hosts.langgraph.lowering import thread
+from hosts.langgraph.parking import Parking
 from hosts.langgraph.pump import Pump
 from hosts.langgraph.readiness import SKIPS, Readiness, Topology, judge, startable, unfinished
 from hosts.langgraph.state import Position
+from hosts.langgraph.waits import Bell, first_answer, seconds_left
 from hosts.langgraph.winding import Winding
-from runner.contract import limits
-from runner.contract.activation import DecisionAction
+from runner.contract.activation import ApprovalAction, DecisionAction
 from runner.contract.errors import Code, IntegrityError
 from runner.contract.events import StepSkipped
 from runner.contract.ids import SiteId, StepRef
+from runner.contract.outcomes import OpenWait
 from runner.contract.plan import Plan, Site
-from runner.contract.ports import Boundary, HostIntervention, HostStopped, HostSuspended
+from runner.contract.ports import Boundary, Clock, HostIntervention, HostStopped, HostSuspended, LedgerReader
 
 Graph = CompiledStateGraph[Any, Any, Any, Any]
 
@@ -46,10 +47,15 @@ class Drive:
         journal: Journal,
         handlers: Handlers,
         ending: Ending,
+        parking: Parking,
+        bell: Bell,
+        pump: Pump,
+        clock: Clock,
+        reader: LedgerReader,
         graph: Graph,
         winding: Winding,
         steps_max: int,
-        checkpoint_every: int = limits.CHECKPOINT_EVERY_SUPERSTEPS,
+        checkpoint_every: int,
     ) -> None:
         self._plan: Final = plan
         self._topology: Final = topology
@@ -57,22 +63,28 @@ class Drive:
         self._journal: Final = journal
         self._handlers: Final = handlers
         self._ending: Final = ending
+        self._parking: Final = parking
+        self._bell: Final = bell
+        self._clock: Final = clock
+        self._reader: Final = reader
         self._graph: Final = graph
         self._winding: Final = winding
         self._checkpoint_every: Final = checkpoint_every
-        # Copied outside any node, with tracing off: steps inherit neither LangGraph's variables nor a tracer.
-        self._pump: Final = Pump(contextvars.copy_context())
+        self._pump: Final = pump
         self._gate: Final = asyncio.Lock()
         self._slots: Final = asyncio.Semaphore(steps_max)
-        self._gate_shut = False
-        self._parked: Final[dict[SiteId, HostSuspended]] = {}
         self._steps: Final[dict[SiteId, StepRef]] = {}
         """The step that each task was started for."""
         self._segment = -1
+        self._released: Final[list[SiteId]] = []
+        """Sites that were started again, and whose nodes are to be gone to."""
+        self._armed = False
+        """Whether parked questions are to be shown by the thread."""
 
     def wake(self) -> None:
         """Something was asked: nodes and waits look again."""
         self._pump.news()
+        self._bell.ring()
 
     # --- the boundary ------------------------------------------------------------------------------------------------
 
@@ -106,7 +118,7 @@ class Drive:
         if asked.stop:
             asked.stop = False
             return HostStopped()
-        return min(self._parked.values(), key=lambda parked: parked.resume_in_s or 0.0)
+        return self._parking.suspended(self._clock.now())
 
     # --- LangGraph ---------------------------------------------------------------------------------------------------
 
@@ -117,27 +129,49 @@ class Drive:
             self._start(self._topology.sites[opened.step.site])
 
     async def _until_quiet(self) -> None:
-        """Enters the graph until nothing can move: all finished, winding down, or only parked steps left."""
-        entered_at = -1
+        """Enters the graph until nothing can move: all finished, winding down, or only parked steps left, whose questions
+        the thread then shows."""
+        entered_at, shown = -1, frozenset[str]()
         while not self._winding.on:
+            self._release()
             now = self._position.now
-            goto = [s for s in startable(self._topology, now) if s not in self._parked]
+            goto = [s for s in startable(self._topology, now) if s not in self._parking]
             goto = list(dict.fromkeys((*self._pump.running, *goto)))
-            if not goto or (now.sq == entered_at and not self._pump.running):
+            waits = self._parking.waits
+            if goto and (now.sq != entered_at or self._pump.running):
+                entered_at = now.sq
+                await self._enter_graph(goto)
+            elif waits and shown != (open_now := frozenset(wait.wait for wait in waits.values())):
+                shown = open_now
+                await self._enter_graph(list(waits), armed=True)
+            else:
                 break
-            entered_at = now.sq
-            update, _ = self._position.flush()
-            await self._enter_graph(Command(update=update, goto=goto))
         left = unfinished(self._topology, self._position.now)
-        if left and not self._winding.on and not self._parked:
+        if left and not self._winding.on and not self._parking:
             raise IntegrityError(
                 Code.WORKFLOW_STUCK,
                 f"no step can run, and these have not ended: {', '.join(left[:20])}",
                 remedy="this is a defect of the Runner: report it with this message and the activation",
             )
 
-    async def _enter_graph(self, first: Command[Any]) -> None:
-        entry: Command[Any] | None = first
+    def _release(self) -> None:
+        """Starts parked steps whose question was answered or whose time is over. Costs nothing while nothing is parked."""
+        if not self._parking:
+            return
+        self._parking.keep(self._journal.open)
+        now, answered, self._winding.asked.answered = self._clock.now(), self._winding.asked.answered, False
+
+        def due(wait: OpenWait) -> bool:
+            return seconds_left(wait, now) == 0.0 or (answered and first_answer(self._reader, wait) is not None)
+
+        for site in self._parking.release(due):
+            self._start(self._topology.sites[site])
+            self._released.append(site)
+
+    async def _enter_graph(self, goto: list[SiteId], *, armed: bool = False) -> None:
+        self._armed = armed
+        update, _ = self._position.flush()
+        entry: Command[Any] | None = Command(update=update, goto=goto)
         while True:
             control = RunControl()
             self._segment = -1
@@ -154,12 +188,16 @@ class Drive:
 
     async def enter(self, site: SiteId, superstep: int, control: RunControl | None) -> Command[Any] | None:
         """See ``lowering.Driver``."""
+        if self._armed and site in self._parking.waits:
+            interrupt(self._parking.waits[site].to_json())
         self._pump.enter(superstep)
         self._segment = superstep if self._segment < 0 else self._segment
         if control is not None and superstep - self._segment >= self._checkpoint_every:
             control.request_drain("checkpoint")
         again = False
         try:
+            if not self._winding.on:
+                self._release()
             if site not in self._pump.running and not self._winding.on:
                 self._judge(self._topology.sites[site])
             if site in self._pump.running and not self._winding.on:
@@ -172,8 +210,10 @@ class Drive:
     def _answer(self, site: SiteId, *, again: bool) -> Command[Any] | None:
         update, woken = self._position.flush()
         if woken:
+            self._pump.cancel(self._is_moot)
             self._pump.news()
-        goto = [*woken, site] if again and site not in woken else list(woken)
+        goto = list(dict.fromkeys((*woken, *self._released, *((site,) if again else ()))))
+        self._released.clear()
         return Command(update=update, goto=goto) if update or goto else None
 
     # --- steps -------------------------------------------------------------------------------------------------------
@@ -182,7 +222,7 @@ class Drive:
         readiness = judge(self._topology, self._position.now, site.id)
         if readiness in SKIPS:
             self._journal.skip(site.id, StepSkipped(reason=SKIPS[readiness]))
-        elif readiness is Readiness.READY and site.id not in self._parked:
+        elif readiness is Readiness.READY and site.id not in self._parking:
             if self._handlers.settled_by_condition(site):
                 return
             if isinstance(site.action, DecisionAction):
@@ -204,8 +244,16 @@ class Drive:
         now = self._position.now
         return self._steps.pop(site) != now.step(site) and not now.settled(site)
 
+    def _is_moot(self, site: SiteId) -> bool:
+        """Whether the task of ``site`` asks a question that a loop went over."""
+        now, asks = self._position.now, self._topology.sites[site].action.kind == "approval"
+        return asks and (self._steps.get(site) != now.step(site) or now.settled(site))
+
     async def _step(self, site: Site, step: StepRef) -> None:
-        """The task of one step: its turn at the worktree, a slot, then its handler."""
+        """The task of one step: its turn at the worktree, a slot, then its handler. A question takes no slot."""
+        if isinstance(site.action, ApprovalAction):
+            await self._perform(site, step)
+            return
         if not site.uses_workspace:
             await self._in_slot(site, step)
             return
@@ -214,20 +262,18 @@ class Drive:
 
     async def _in_slot(self, site: Site, step: StepRef) -> None:
         async with self._slots:
-            if self._winding.on or (site.uses_workspace and self._gate_shut):
-                return
-            opened = self._journal.admit(step)
-            if opened is None:
-                return
-            report = await self._handlers.perform(opened, site)
-            self._report(site, report)
+            if not (site.uses_workspace and self._parking.holds_worktree):
+                await self._perform(site, step)
+
+    async def _perform(self, site: Site, step: StepRef) -> None:
+        opened = None if self._winding.on else self._journal.admit(step)
+        if opened is not None:
+            self._report(site, await self._handlers.perform(opened, site))
 
     def _report(self, site: Site, report: Report) -> None:
         match report:
             case HostSuspended():
-                self._parked[site.id] = report
-                # Another step's savepoint would come between this open attempt and the one it returns to.
-                self._gate_shut = self._gate_shut or site.uses_workspace
+                self._parking.park(site.id, report)
             case HostIntervention():
                 self._winding.intervention = self._winding.intervention or report
             case None:

@@ -8,7 +8,7 @@ from jsonschema.exceptions import best_match
 from hosts.langgraph.attempts import Attempts
 from hosts.langgraph.journal import Journal, stored
 from hosts.langgraph.readiness import Topology, final, something_succeeded
-from hosts.langgraph.resolution import Resolver
+from hosts.langgraph.resolution import Moment, Resolver, Unresolved
 from hosts.langgraph.results import STEP_TIMEOUT, cancelled, environment_changed
 from hosts.langgraph.state import Position
 from runner.contract import plan as words
@@ -20,7 +20,6 @@ from runner.contract.ids import SiteId, StepRef
 from runner.contract.outcomes import Outcome, Reason
 from runner.contract.plan import Plan
 from runner.contract.ports import Artifacts, HostIntervention, LedgerReader, LedgerWriter, TerminalProposal
-from runner.interpreter.expressions import ExpressionError, TemplateError
 
 End = TerminalProposal | HostIntervention
 
@@ -96,6 +95,8 @@ class Ending:
         )
         if now.cl[step.site].kind == "environment" or route is None:
             code = failure.code if failure else ""
+            if code == words.WAIT_EXPIRED:
+                return _proposal(Outcome.INCOMPLETE, Reason.WAIT_EXPIRED, step, detail)
             return _proposal(Outcome.FAILED, REASONS.get(code, Reason.STEP_FAILED), step, detail)
         if route.target == "completed":
             return self._completed(Reason.ROUTED, step)
@@ -112,8 +113,8 @@ class Ending:
         if self._plan.output is None:
             return _proposal(Outcome.COMPLETED, reason, step, "")
         try:
-            value = self._resolver.json(self._position.now, self._plan.output.value)
-        except (ExpressionError, TemplateError) as error:
+            value = self._resolver.json(Moment(now=self._position.now), self._plan.output.value)
+        except Unresolved as error:
             return _proposal(
                 Outcome.FAILED, Reason.OUTPUT_INVALID, step, f"the workflow's output has no value: {error}"
             )

@@ -3,22 +3,17 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any, Final
 
 from langsmith import tracing_context
 
-from hosts.langgraph.attempts import Attempts
+from hosts.langgraph.assembly import Neighbours, assemble
 from hosts.langgraph.checkpoints import LEDGER_SEQ, CheckpointStore, LedgerSaver
 from hosts.langgraph.drive import Drive, Graph
-from hosts.langgraph.ending import Ending
-from hosts.langgraph.handlers import Handlers, Primitives
-from hosts.langgraph.journal import Journal
 from hosts.langgraph.lowering import Wheel, lower, thread
 from hosts.langgraph.readiness import Snapshot, Topology
-from hosts.langgraph.resolution import Resolver
 from hosts.langgraph.state import Position, read_state
-from hosts.langgraph.winding import Asked, Winding
+from hosts.langgraph.winding import Asked
 from runner.contract import limits
 from runner.contract.errors import Code, IntegrityError
 from runner.contract.events import OwnerRetired
@@ -54,12 +49,16 @@ class LangGraphHost:
         """``writer`` is the host's pen. At most ``steps_max`` steps run at once. Opens nothing; see ``open_host``."""
         self._case: Final = case
         self._writer: Final = writer
-        self._workspaces: Final = workspaces
-        self._invocation: Final = invocation
-        self._operations: Final = operations
-        self._clock: Final = clock
-        self._steps_max: Final = steps_max
-        self._checkpoint_every: Final = checkpoint_every
+        self._neighbours: Final = Neighbours(
+            case=case,
+            writer=writer,
+            workspaces=workspaces,
+            invocation=invocation,
+            operations=operations,
+            clock=clock,
+            steps_max=steps_max,
+            checkpoint_every=checkpoint_every,
+        )
         self._topology: Final = Topology(case.plan)
         self._checkpoints: Final = CheckpointStore(case.layout.checkpoints)
         self._wheel: Final = Wheel()
@@ -96,59 +95,13 @@ class LangGraphHost:
             position = Position(await self._stored(saver))
             if self._graph is None:
                 self._graph = lower(self._case.plan, self._wheel).compile(saver)
-            self._drive = self._wheel.driver = self._assemble(position, self._graph)
+            self._drive = self._wheel.driver = assemble(
+                self._neighbours, self._topology, position, self._graph, self._asked
+            )
             try:
                 return await self._drive.run()
             finally:
                 self._drive = self._wheel.driver = None
-
-    def _assemble(self, position: Position, graph: Graph) -> Drive:
-        case, topology = self._case, self._topology
-        journal = Journal(topology=topology, position=position, reader=case.ledger, writer=self._writer)
-        winding = Winding(self._asked, journal)
-        resolver = Resolver(
-            plan=case.plan,
-            reader=case.ledger,
-            artifacts=case.ledger.artifacts,
-            worktree=Path(case.activation.workspace.worktree),
-        )
-        attempts = Attempts(workspaces=self._workspaces, journal=journal, keep=winding.keeps_attempts)
-        primitives = Primitives(
-            invocation=self._invocation,
-            operations=self._operations,
-            reader=case.ledger,
-            artifacts=case.ledger.artifacts,
-        )
-        handlers = Handlers(
-            primitives=primitives,
-            journal=journal,
-            attempts=attempts,
-            resolver=resolver,
-            now=lambda: position.now,
-        )
-        ending = Ending(
-            plan=case.plan,
-            topology=topology,
-            position=position,
-            journal=journal,
-            attempts=attempts,
-            resolver=resolver,
-            reader=case.ledger,
-            writer=self._writer,
-            artifacts=case.ledger.artifacts,
-        )
-        return Drive(
-            plan=case.plan,
-            topology=topology,
-            position=position,
-            journal=journal,
-            handlers=handlers,
-            ending=ending,
-            graph=graph,
-            winding=winding,
-            steps_max=self._steps_max,
-            checkpoint_every=self._checkpoint_every,
-        )
 
     async def _stored(self, saver: LedgerSaver) -> Snapshot:
         """The checkpoint's state, or an empty one."""
@@ -178,7 +131,8 @@ class LangGraphHost:
         self._wake()
 
     def answered(self, wait: str) -> None:
-        """See ``ports.WorkflowHost``."""
+        """See ``ports.WorkflowHost``. An answer to nothing that is open is ignored."""
+        self._asked.answered = True
         self._wake()
 
     def _wake(self) -> None:

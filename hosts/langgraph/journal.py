@@ -54,8 +54,12 @@ class Open:
     recorded: bool
     """Whether its start is in the ledger or staged for it."""
     opened_at: ObjectId | None
-    """The recorded savepoint of an attempt that an earlier process began."""
+    """The recorded savepoint of an attempt that goes on."""
     resumed: bool
+    input: Digest | None = None
+    """The recorded digest of what an attempt that goes on was begun with."""
+    started: int | None = None
+    """The ledger sequence of its start."""
 
 
 class Journal:
@@ -83,18 +87,32 @@ class Journal:
                     f"the ledger has step {step} open, but the graph is at {self._position.now.step(step.site)}",
                     remedy="the ledger does not belong to this plan; keep both and ask whoever changed them",
                 )
-            started = self._reader.last(frozenset({StepAttemptStarted.KIND}), step)
-            savepoint = started.event.savepoint if started and isinstance(started.event, StepAttemptStarted) else None
-            opened_at = ObjectId(savepoint) if savepoint else None
-            self.open[step.site] = Open(step=step, recorded=started is not None, opened_at=opened_at, resumed=True)
+            opened = self.open[step.site] = Open(step=step, recorded=False, opened_at=None, resumed=True)
+            self.go_on(opened)
+
+    def go_on(self, opened: Open) -> None:
+        """Makes ``opened`` the attempt that the ledger has open, for a step that parked or that an earlier process began."""
+        started = self._reader.last(frozenset({StepAttemptStarted.KIND}), opened.step)
+        opened.resumed = True
+        if started is not None and isinstance(started.event, StepAttemptStarted):
+            opened.recorded, opened.started = True, started.seq
+            opened.opened_at, opened.input = ObjectId(started.event.savepoint), Digest(started.event.input)
 
     def close_out(self) -> None:
-        """Records as superseded what a closing left unfinished, once nothing of it is in flight. Repeats while closings
-        follow from closings."""
-        while sites := to_supersede(self._topology, self._position.now, frozenset(self.open)):
+        """Records as superseded what a closing left unfinished, once nothing of it is in flight; an open question is not
+        waited for. Repeats while closings follow from closings."""
+        while sites := to_supersede(self._topology, self._position.now, self._in_flight()):
             now = self._position.now
-            event = StepSuperseded(reason="a loop went back before it ran")
-            self._append([Draft(event=event, step=now.step(site)) for site in sites])
+            drafts = []
+            for site in sites:
+                attempt = ATTEMPT if self.open.pop(site, None) else None
+                reason = "a loop went back before it was answered" if attempt else "a loop went back before it ran"
+                drafts.append(Draft(event=StepSuperseded(reason=reason), step=now.step(site), attempt=attempt))
+            self._append(drafts)
+
+    def _in_flight(self) -> frozenset[SiteId]:
+        """Open steps but for questions."""
+        return frozenset(site for site in self.open if self._topology.sites[site].action.kind != "approval")
 
     # --- starts ------------------------------------------------------------------------------------------------------
 
@@ -123,8 +141,15 @@ class Journal:
             self.open.pop(opened.step.site, None)
 
     def starts(self, opened: Open, savepoint: ObjectId, digest: Digest) -> tuple[Draft, ...]:
-        """The drafts of the step's start; empty for an attempt that goes on."""
+        """The drafts of the step's start; empty for an attempt that goes on. ``IntegrityError`` when that one was begun with
+        something else than what ``digest`` stands for."""
         if opened.recorded:
+            if opened.input not in (None, digest):
+                raise IntegrityError(
+                    Code.LEDGER_CORRUPT,
+                    f"{opened.step} was begun with {opened.input}, and would go on with {digest}",
+                    remedy="its inputs are frozen, so this is a defect of the Runner or a changed record: report it",
+                )
             return ()
         started = StepAttemptStarted(savepoint=savepoint, input=digest)
         scheduled = () if opened.resumed else (Draft(event=StepScheduled(), step=opened.step),)
@@ -134,6 +159,13 @@ class Journal:
         """Stages the start: durable with the first effect's intent, or with the end."""
         self._writer.stage(*self.starts(opened, savepoint, digest))
         opened.recorded = True
+
+    def note(self, opened: Open, *drafts: Draft) -> Record:
+        """Records something of the step that is not its end; ``drafts`` hold its start unless it has been recorded. The last
+        record."""
+        records = self._writer.append(*drafts)
+        opened.recorded = True
+        return records[-1]
 
     # --- ends --------------------------------------------------------------------------------------------------------
 

@@ -57,6 +57,7 @@ class Pump:
 
     def take(self, site: SiteId) -> BaseException | None:
         """Forgets the finished task of ``site``; what it raised, if anything but a cancellation that was asked for."""
+        self._cancelled.discard(site)
         return _outcome(self._tasks.pop(site))
 
     def cancel(self, wanted: Callable[[SiteId], bool]) -> None:

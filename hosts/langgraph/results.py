@@ -30,7 +30,7 @@ def failed(
     message: str,
     at: ObjectId,
     *,
-    outcome: Literal["failure", "timeout", "cancelled"] = "failure",
+    outcome: Literal["failure", "timeout", "cancelled", "wait-expired"] = "failure",
     retriable: bool = False,
     paths: tuple[str, ...] = (),
     output: ValueRef | None = None,

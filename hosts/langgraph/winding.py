@@ -15,6 +15,10 @@ class Asked:
     def __init__(self) -> None:
         self.stop = False
         self.cancel: Reason | None = None
+        self.answered = False
+        """An answer was recorded, and nobody has looked for it yet."""
+        self.inquired: Final[set[str]] = set()
+        """Openings that were put to the bridge: once each, over all drives of this host."""
         self.abort = False
         """The task that drives was cancelled: end everything now, leave every attempt open."""
 
@@ -48,8 +52,10 @@ class Winding:
         return asked.abort or asked.cancel is not None or self.fault is not None or self.finished is not None
 
     def cuts(self, site: Site) -> bool:
-        """Whether the running step of ``site`` is cut short. An intervention lets the others finish; a stop lets a begun
-        command finish, since it could not be resumed."""
+        """Whether the running step of ``site`` is cut short. An intervention lets the others finish, but for questions; a
+        stop lets a begun command finish, since it could not be resumed."""
+        if site.action.kind == "approval":
+            return self.on
         begun_command = site.action.kind == "command" and site.id in self._journal.open
         return self._ends_all or (self.asked.stop and not begun_command)
 

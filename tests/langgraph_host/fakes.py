@@ -13,6 +13,7 @@ from hosts.langgraph.host import LangGraphHost
 from runner.contract.activation import (
     Activation,
     AgentAction,
+    ApprovalAction,
     CommandAction,
     DecisionAction,
     Executor,
@@ -26,16 +27,19 @@ from runner.contract.activation import (
     seal,
 )
 from runner.contract.canonical import digest, freeze
-from runner.contract.events import STEP_ENDS, SavepointTaken, ToolCalled, ToolSucceeded
+from runner.contract.events import STEP_ENDS, SavepointTaken, ToolCalled, ToolSucceeded, WaitAnswered
 from runner.contract.grant import WorkspaceGrant
 from runner.contract.ids import DeliveryId, ObjectId, StepRef
 from runner.contract.layout import DeliveryLayout
+from runner.contract.outcomes import OpenWait
 from runner.contract.ports import (
     Accepted,
+    Answer,
     Case,
     CommandRequest,
     CommandResult,
     Completed,
+    Deferred,
     Dispatch,
     Disposition,
     EnvironmentChanged,
@@ -82,10 +86,70 @@ class VirtualClock:
         if hops:
             asyncio.get_running_loop().call_soon(self._pass, hops - 1)
             return
-        deadline, _, woken = heapq.heappop(self._sleepers)
-        self.time = max(self.time, deadline)
-        if not woken.done():
-            woken.set_result(None)
+        while self._sleepers:
+            deadline, _, woken = heapq.heappop(self._sleepers)
+            if not woken.done():
+                self.time = max(self.time, deadline)
+                woken.set_result(None)
+                return
+
+
+class SetClock:
+    """Time is what a test sets; sleepers wake when it has come."""
+
+    def __init__(self) -> None:
+        self.time = 0.0
+        self._sleepers: list[tuple[float, asyncio.Future[None]]] = []
+
+    def now(self) -> dt.datetime:
+        return dt.datetime(2026, 1, 1, tzinfo=dt.UTC) + dt.timedelta(seconds=self.time)
+
+    def monotonic(self) -> float:
+        return self.time
+
+    async def sleep(self, seconds: float) -> None:
+        woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._sleepers.append((self.time + seconds, woken))
+        await woken
+
+    def set(self, time: float) -> None:
+        self.time = time
+        for deadline, woken in self._sleepers:
+            if deadline <= time and not woken.done():
+                woken.set_result(None)
+
+
+class FakeBridge:
+    """Answers waits by id with what the test put there, in order, and defers when there is nothing more. A future is waited
+    for."""
+
+    def __init__(self, **replies: Any) -> None:
+        self.replies: dict[str, list[Any]] = {k: list(v) for k, v in replies.items()}
+        self.asked: list[OpenWait] = []
+        self.cancelled: list[str] = []
+        self.reached = asyncio.Event()
+
+    @property
+    def ids(self) -> list[str]:
+        return [wait.wait for wait in self.asked]
+
+    async def ask(self, delivery: DeliveryId, wait: OpenWait) -> Answer | Deferred:
+        assert delivery == "d"
+        self.asked.append(wait)
+        waiting = self.replies.get(wait.wait) or self.replies.get(wait.step) or self.replies.get("*")
+        if not waiting:
+            return Deferred()
+        said = waiting.pop(0)
+        if isinstance(said, asyncio.Future):
+            self.reached.set()
+            try:
+                said = await said
+            except asyncio.CancelledError:
+                self.cancelled.append(wait.wait)
+                raise
+        if isinstance(said, Exception):
+            raise said
+        return said if isinstance(said, Deferred) else Answer(value=said, who="fake")
 
 
 class FakeWorkspaces:
@@ -97,6 +161,8 @@ class FakeWorkspaces:
         self._history = history
         self._first = True
         self.held: WorkspaceGrant | None = None
+        self.marks: dict[str, dict[str, str]] = {}
+        """Files at the last mid-step savepoint of a step's attempt."""
         self.hooks = "clean"
         self.begun: list[tuple[str, str | None]] = []
         self.discarded: list[str] = []
@@ -123,11 +189,14 @@ class FakeWorkspaces:
     def begin(
         self, step: StepRef, attempt: int, scope: Scope, *, opened_at: ObjectId | None, expires_in_s: float
     ) -> WorkspaceGrant | ForeignEdit:
-        assert self.held is None, f"{step} begins while {self.held} holds the worktree"
+        assert self.held is None or (self.held.step == step.key and opened_at), (
+            f"{step} begins, but {self.held} is held"
+        )
         self.begun.append((step.key, opened_at))
         first, self._first = self._first, False
         if opened_at is not None:
             self._restore(opened_at)
+            self.disk.update(self.marks.get(step.key, {}))
         elif first and self.disk != self._history[self._current]:
             return ForeignEdit(paths=tuple(sorted(self.disk)), savepoint=self.current())
         self.held = WorkspaceGrant(
@@ -149,6 +218,11 @@ class FakeWorkspaces:
         self._current = commit
         self.disk.clear()
         self.disk.update(self._history[commit])
+
+    def mark(self, grant: WorkspaceGrant, paths: tuple[str, ...]) -> Savepoint:
+        assert self.held is grant
+        self.marks[grant.step] = {**self.marks.get(grant.step, {}), **{path: self.disk[path] for path in paths}}
+        return self.current()
 
     def settle(self, grant: WorkspaceGrant) -> Verdict:
         assert self.held is grant
@@ -268,6 +342,20 @@ def command(id: str, run: tuple[str, ...] = ("true",), **more: Any) -> Step:
     return Step(id=id, action=CommandAction(run=run, **{"scope": EVERYTHING, **fields}), **more)
 
 
+DECIDED: dict[str, Any] = {
+    "type": "object",
+    "properties": {"decision": {"enum": ["approve", "reject"]}, "comment": {"type": "string"}},
+    "required": ["decision"],
+    "additionalProperties": False,
+}
+
+
+def approval(id: str, prompt: str = "ok?", **more: Any) -> Step:
+    fields = {k: more.pop(k) for k in ("show_diff", "expires_s", "on_expiry", "renewals_max", "default") if k in more}
+    action = ApprovalAction(prompt=prompt, answer_schema=DECIDED, **fields)
+    return Step(id=id, action=action, **more)
+
+
 def decision(id: str, on: str, default: str | None = None, **more: Any) -> Step:
     return Step(id=id, action=DecisionAction(on=on, default=default), **more)
 
@@ -300,11 +388,13 @@ class World:
     activation: Activation
     act: Act = succeed
     run: Run = exit_zero
-    clock: VirtualClock = field(default_factory=VirtualClock)
+    clock: Any = field(default_factory=VirtualClock)
+    bridge: Any = field(default_factory=Nobody)
     steps_max: int = 16
     checkpoint_every: int = 64
     disk: dict[str, str] = field(default_factory=dict)
     history: dict[str, dict[str, str]] = field(default_factory=dict)
+    marks: dict[str, dict[str, str]] = field(default_factory=dict)
 
     @property
     def layout(self) -> DeliveryLayout:
@@ -331,10 +421,11 @@ class Process:
             layout=world.layout,
             ledger=self.ledger,
             progress=Silent(),
-            waits=Nobody(),
+            waits=world.bridge,
             interactions=Nobody(),
         )
         self.workspaces = FakeWorkspaces(self.ledger.writer("custody"), world.disk, world.history)
+        self.workspaces.marks = world.marks
         self.invocation = FakeInvocation(world.act, self.ledger.writer("invocation"))
         self.operations = FakeOperations(self.ledger.writer("operations"), world.run, self.case)
         self.host = LangGraphHost(
@@ -368,6 +459,14 @@ class Process:
     def events(self, key: str) -> list[str]:
         """The kinds of everything recorded for one step, in order."""
         return [record.event.KIND for record in self.ledger.read(step=StepRef.parse(key))]
+
+    def answer(self, wait: str, value: Any, *, tell: bool = True) -> None:
+        """What the coordinator does with an answer from another process."""
+        step = StepRef.parse(wait.partition("~")[0])
+        event = WaitAnswered(wait=wait, value=self.ledger.artifacts.put(freeze(value)), who="somebody")
+        self.ledger.writer("coordinator").append(Draft(event=event, step=step, attempt=1))
+        if tell:
+            self.host.answered(wait)
 
     def last(self, key: str) -> Any:
         record = self.ledger.last(STEP_ENDS, StepRef.parse(key))

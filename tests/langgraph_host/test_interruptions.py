@@ -225,7 +225,7 @@ async def test_a_foreign_edit_needs_a_person(tmp_path: Path) -> None:
     world.disk["mine"] = "edited by a person"
     async with world.process() as process:
         boundary = await process.host.drive()
-        assert isinstance(boundary, HostIntervention) and boundary.reason == "foreign-edit"
+        assert isinstance(boundary, HostIntervention) and boundary.reason == "worktree-edited"
         assert "mine" in boundary.detail and process.ledger.open_steps() == ()
 
 

@@ -269,13 +269,13 @@ async def test_a_command_is_resolved(tmp_path: Path) -> None:
     ],
 )
 async def test_an_expression_without_a_value_fails_the_step(tmp_path: Path, step: Any, code: str) -> None:
-    """Before any primitive is asked."""
+    """No primitive is asked, and the worktree is let go."""
     world = World(tmp_path / "d", activation(step, generate("b", needs=("a",))))
     async with world.process() as process:
         boundary = await process.host.drive()
         assert process.last("a@1").code == code
         assert isinstance(boundary, TerminalProposal) and boundary.reason is Reason.STEP_FAILED
-        assert not process.invocation.asked and not process.operations.asked and not process.workspaces.begun
+        assert not process.invocation.asked and not process.operations.asked and not process.workspaces.held
 
 
 async def test_decision_takes_its_default_and_names_its_target(tmp_path: Path) -> None:
