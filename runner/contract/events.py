@@ -320,7 +320,7 @@ class ProcessStarted(Event):
     where the system does not say; then nothing matches."""
     group: int
     guard: int = 0
-    """Once this process has ended, daemons included, nothing of the command runs (unless it was killed). Never signalled."""
+    """It ends last: unless it was killed, nothing of the command runs once it has gone, daemons included. Never signalled."""
     guard_start_time: str = ""
     """As ``start_time``."""
 

@@ -18,17 +18,25 @@ WAIT_S: Final = 3.0
 
 def end_left_over(recorded: Iterable[ProcessStarted]) -> tuple[Process, ...]:
     """Returns once none of the ``recorded`` children lives, or KILL did not end it within ``WAIT_S``. Those it killed."""
-    left = tuple(found for process in recorded if (found := identified(process)) is not None)
-    if processes.gone(left, WAIT_S):
+    known = tuple(recorded)
+    left = tuple(found for process in known if (found := identified(process)) is not None)
+    # A guard goes last: after daemons that left the child's group, too. It is only waited for.
+    guards = tuple(found for process in known if (found := _same(process.guard, process.guard_start_time)) is not None)
+    if processes.gone((*left, *guards), WAIT_S):
         return ()
     killed = tuple(process for process in left if processes.send(process, signal.SIGKILL, group=True))
-    processes.gone(left, WAIT_S)
+    processes.gone((*left, *guards), WAIT_S)
     return killed
 
 
 def identified(recorded: ProcessStarted) -> Process | None:
     """The child as it lives now, if process id, boot, start time and group are all those that were recorded."""
-    boot, _, ticks = recorded.start_time.partition(":")
-    now = processes.look(recorded.pid)
-    same = now is not None and boot and (boot, ticks) == (processes.boot_id(), now.started)
-    return now if same and now is not None and now.group == recorded.group else None
+    now = _same(recorded.pid, recorded.start_time)
+    return now if now is not None and now.group == recorded.group else None
+
+
+def _same(pid: int, start_time: str) -> Process | None:
+    """The process ``pid`` if it is the one that began then."""
+    boot, _, ticks = start_time.partition(":")
+    now = processes.look(pid)
+    return now if now is not None and boot and (boot, ticks) == (processes.boot_id(), now.started) else None
