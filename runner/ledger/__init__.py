@@ -11,7 +11,8 @@ Door: ``create_or_open`` for the driver, ``open_reader`` for anybody, ``post_inb
 
 from runner.ledger.artifacts import FileArtifacts
 from runner.ledger.inbox import post_inbox
+from runner.ledger.presence import has_ledger
 from runner.ledger.reading import SqliteReader
 from runner.ledger.store import SqliteLedger, create_or_open, open_reader
 
-__all__ = ["FileArtifacts", "SqliteLedger", "SqliteReader", "create_or_open", "open_reader", "post_inbox"]
+__all__ = ["FileArtifacts", "SqliteLedger", "SqliteReader", "create_or_open", "has_ledger", "open_reader", "post_inbox"]

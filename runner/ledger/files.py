@@ -39,8 +39,9 @@ def sync_directory(path: Path) -> None:
 
 def make_private(path: Path) -> None:
     """``path`` as a directory of mode 0700, durable; missing parents likewise. An existing directory stays as it is."""
-    if path.is_dir():
-        return
+    with written_at(path):
+        if path.is_dir():
+            return
     make_private(path.parent)
     with written_at(path):
         path.mkdir(mode=0o700, exist_ok=True)

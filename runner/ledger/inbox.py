@@ -7,6 +7,7 @@ from typing import Final
 from runner.contract.errors import CallerError, Code
 from runner.contract.layout import DeliveryLayout
 from runner.contract.records import InboxItem
+from runner.ledger.presence import has_ledger
 from runner.ledger.schema import connect, translated
 
 BODY_CHARS_MAX: Final = 65_536
@@ -20,7 +21,7 @@ def post_inbox(layout: DeliveryLayout, item: InboxItem) -> bool:
     """
     if len(item.body) > BODY_CHARS_MAX:
         raise CallerError(Code.USAGE, f"the text has {len(item.body)} characters", remedy=f"at most {BODY_CHARS_MAX}")
-    if not layout.ledger.exists():
+    if not has_ledger(layout):
         raise unknown_delivery(layout)
     with translated(layout.ledger), closing(connect(layout.ledger, write=True)) as db:
         cursor = db.execute(

@@ -4,8 +4,10 @@ WAL with ``synchronous=FULL``: a commit is one append to the journal and one fsy
 after ``CHECKPOINT_PAGES`` pages and when the driver closes, never by readers.
 """
 
+import errno
 import os
 import sqlite3
+import stat
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -58,7 +60,8 @@ def create(path: Path) -> None:
         new = path.with_name(f"{TEMPORARY_PREFIX}ledger.sqlite")
         os.close(os.open(new, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     with translated(path), closing(_connect(new, "rw")) as db:
-        db.execute("PRAGMA journal_mode=WAL")
+        # In the default journal mode, whose commit writes the file itself: closing a WAL folds it back, and when the disk is
+        # full that fails without a word, so that the renamed file would be empty.
         db.execute("BEGIN IMMEDIATE")
         for statement in SCHEMA:
             db.execute(statement)
@@ -66,7 +69,12 @@ def create(path: Path) -> None:
         db.execute(f"PRAGMA application_id={APPLICATION_ID}")
         db.execute(f"PRAGMA user_version={FORMAT}")
         db.execute("COMMIT")
+        db.execute("PRAGMA journal_mode=WAL")
+        db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     with written_at(path):
+        left = new.with_name(new.name + "-wal")
+        if left.exists() and left.stat().st_size:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         new.rename(path)
         sync_directory(path.parent)
 
@@ -76,6 +84,11 @@ def connect(path: Path, *, write: bool) -> sqlite3.Connection:
 
     ``IntegrityError``: ``ledger-version`` for a newer format, ``ledger-corrupt`` for anything that is not a whole ledger.
     """
+    with written_at(path):
+        regular = stat.S_ISREG(path.lstat().st_mode)
+    if not regular:
+        # A pipe would hang whoever opens it; a link would lead to a ledger that somebody else writes.
+        raise corrupt(path, "it is not a regular file")
     with translated(path):
         try:
             db = _connect(path, "rw" if write else "ro")
@@ -160,3 +173,9 @@ def _check_format(db: sqlite3.Connection, path: Path) -> None:
         raise corrupt(path, "its tables are not those of a ledger")
     if db.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
         raise corrupt(path, "it is not in WAL mode")
+    if db.execute("SELECT count(*) FROM meta").fetchone()[0] != 1:
+        raise corrupt(path, "it does not say which generation it is in")
+    first = db.execute("SELECT min(seq) FROM records").fetchone()[0]
+    known = db.execute("SELECT EXISTS (SELECT 1 FROM steps) OR EXISTS (SELECT 1 FROM savepoints)").fetchone()[0]
+    if first not in ((1,) if known else (1, None)):
+        raise corrupt(path, "record 1 is missing")

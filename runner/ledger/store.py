@@ -17,6 +17,7 @@ from runner.contract.records import Draft, InboxItem, Record
 from runner.ledger.artifacts import FileArtifacts
 from runner.ledger.codec import GENESIS, Row, corrupt, encode, timestamp
 from runner.ledger.inbox import unknown_delivery
+from runner.ledger.presence import has_ledger
 from runner.ledger.reading import SqliteReader
 from runner.ledger.rules import UNSEEN, StepLife, check_owner, live
 from runner.ledger.schema import create, translate, translated
@@ -30,7 +31,7 @@ def create_or_open(layout: DeliveryLayout, *, clock: Clock, generation_bump: boo
     With ``generation_bump`` every ledger object opened before is refused from now on (``fence-lost``). Killed anywhere,
     the next call finds the whole file or none. ``IntegrityError`` for a file that is not a ledger of this format.
     """
-    if not layout.ledger.exists():
+    if not has_ledger(layout):
         create(layout.ledger)
     ledger = SqliteLedger(layout, clock)
     if generation_bump:
@@ -41,7 +42,7 @@ def create_or_open(layout: DeliveryLayout, *, clock: Clock, generation_bump: boo
 def open_reader(layout: DeliveryLayout) -> SqliteReader:
     """A read-only view that disturbs no driver and creates nothing; close it, or use it in ``with``. ``CallerError``
     (``delivery-unknown``) when there is no ledger; ``IntegrityError`` when it is not one of this format."""
-    if not layout.ledger.exists():
+    if not has_ledger(layout):
         raise unknown_delivery(layout)
     return SqliteReader(layout.ledger)
 

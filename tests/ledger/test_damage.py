@@ -1,5 +1,7 @@
 """Files that are not what they should be: each gives one integrity error with the path, never another answer."""
 
+import os
+import resource
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -9,7 +11,7 @@ import pytest
 from runner.contract.errors import CallerError, Code, EnvironmentFault, IntegrityError
 from runner.contract.layout import DeliveryLayout
 from runner.ledger import open_reader
-from runner.ledger.schema import translate
+from runner.ledger.schema import connect, create, translate
 from tests.ledger.fakes import opened, savepoint, scheduled, site, started
 
 STEPS = 40
@@ -50,7 +52,7 @@ def edit(layout: DeliveryLayout, *statements: str) -> None:
 def test_an_edited_record_is_noticed(layout: DeliveryLayout, statement: str) -> None:
     """Whatever column of whatever row is altered, a sequential read stops there with the path."""
     edit(layout, statement)
-    with open_reader(layout) as reader, pytest.raises(IntegrityError, match=r"ledger\.sqlite") as caught:
+    with pytest.raises(IntegrityError, match=r"ledger\.sqlite") as caught, open_reader(layout) as reader:
         list(reader.read())
     assert caught.value.code is Code.LEDGER_CORRUPT
 
@@ -129,12 +131,42 @@ def test_something_else_in_its_place(layout: DeliveryLayout, content: bytes) -> 
     assert layout.ledger.read_bytes() == content
 
 
-def test_a_directory_in_its_place(layout: DeliveryLayout) -> None:
-    """Also a directory gives one clear error."""
+@pytest.mark.parametrize("kind", ["directory", "pipe", "link"])
+def test_not_a_file_in_its_place(layout: DeliveryLayout, kind: str) -> None:
+    """What is no regular file is refused without being opened: a pipe would hang, a link lead to somebody else's ledger."""
+    content = layout.ledger.read_bytes()
     layout.ledger.unlink()
-    layout.ledger.mkdir()
-    with pytest.raises((IntegrityError, EnvironmentFault), match=r"ledger\.sqlite"):
-        open_reader(layout)
+    if kind == "directory":
+        layout.ledger.mkdir()
+    elif kind == "pipe":
+        os.mkfifo(layout.ledger)
+    else:
+        elsewhere = layout.root / "elsewhere"
+        elsewhere.write_bytes(content)
+        layout.ledger.symlink_to(elsewhere)
+    for act in (open_reader, opened):
+        with pytest.raises(IntegrityError, match=r"ledger\.sqlite: it is not a regular file"):
+            act(layout)
+
+
+@pytest.mark.parametrize("statement", ["DELETE FROM meta", "DELETE FROM records"])
+def test_missing_rows_are_noticed_when_it_is_opened(layout: DeliveryLayout, statement: str) -> None:
+    """A ledger that lost its beginning is not a new one: nothing of it would ever be repeated."""
+    edit(layout, statement)
+    for act in (open_reader, opened):
+        with pytest.raises(IntegrityError, match=r"ledger\.sqlite"):
+            act(layout)
+
+
+@pytest.mark.parametrize("left", ["store", "artifacts", "checkpoints"])
+def test_a_lost_ledger_is_not_begun_anew(layout: DeliveryLayout, left: str) -> None:
+    """With the rest of the Delivery still there, neither a driver nor a reader takes it for one that never began."""
+    layout.ledger.unlink()
+    getattr(layout, left).mkdir()
+    for act in (open_reader, opened):
+        with pytest.raises(IntegrityError, match=r"ledger\.sqlite: it is gone"):
+            act(layout)
+    assert not layout.ledger.exists()
 
 
 def test_random_damage_never_gives_another_answer(layout: DeliveryLayout) -> None:
@@ -180,6 +212,25 @@ def test_a_creation_that_was_killed(tmp_path: Path) -> None:
     ledger.writer("host").append(scheduled(site("a")))
     ledger.close()
     assert [path.name for path in layout.root.iterdir()] == ["ledger.sqlite"]
+
+
+def test_a_creation_on_a_full_disk(tmp_path: Path) -> None:
+    """However much fits: either nothing stands at its place and the next creation makes it, or it is whole."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    for kilobytes in range(0, 100, 4):
+        path = tmp_path / str(kilobytes) / "ledger.sqlite"
+        path.parent.mkdir()
+        resource.setrlimit(resource.RLIMIT_FSIZE, (kilobytes * 1024, hard))
+        try:
+            create(path)
+        except EnvironmentFault:
+            assert not path.exists()
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        if not path.exists():
+            create(path)
+        connect(path, write=True).close()
+        assert [p.name for p in path.parent.iterdir()] == ["ledger.sqlite"]
 
 
 def test_full_and_locked_are_environment_faults(tmp_path: Path) -> None:
