@@ -25,6 +25,7 @@ from hosts.langgraph.state import Position
 from hosts.langgraph.waits import Bell, first_answer, seconds_left
 from hosts.langgraph.winding import Winding
 from runner.contract.activation import ApprovalAction, DecisionAction
+from runner.contract.canonical import thaw
 from runner.contract.errors import Code, IntegrityError
 from runner.contract.events import StepSkipped
 from runner.contract.ids import SiteId, StepRef
@@ -188,10 +189,10 @@ class Drive:
 
     async def enter(self, site: SiteId, superstep: int, control: RunControl | None) -> Command[Any] | None:
         """See ``lowering.Driver``."""
-        if self._armed and site in self._parking.waits:
-            interrupt(self._parking.waits[site].to_json())
         self._pump.enter(superstep)
         self._segment = superstep if self._segment < 0 else self._segment
+        if self._armed and site in self._parking.waits:
+            return self._show(site, superstep)
         if control is not None and superstep - self._segment >= self._checkpoint_every:
             control.request_drain("checkpoint")
         again = False
@@ -206,6 +207,13 @@ class Drive:
             self._winding.fail(error)
             self._pump.news()
         return self._answer(site, again=again and not self._winding.on)
+
+    def _show(self, site: SiteId, superstep: int) -> Command[Any]:
+        """Interrupts, so that the thread shows the question of ``site``; a superstep later than asked, as LangGraph keeps
+        interrupts only with a checkpoint that is newer than the one it began from."""
+        if superstep > self._segment:
+            interrupt(thaw(self._parking.waits[site].to_json()))
+        return Command(goto=[site])
 
     def _answer(self, site: SiteId, *, again: bool) -> Command[Any] | None:
         update, woken = self._position.flush()

@@ -120,7 +120,7 @@ class SetClock:
 
 
 class FakeBridge:
-    """Answers waits by id with what the test put there, in order, and defers when there is nothing more. A future is waited
+    """Answers waits by id, or by site, with what the test put there, in order, and defers when there is nothing more. A future is waited
     for."""
 
     def __init__(self, **replies: Any) -> None:
@@ -128,6 +128,7 @@ class FakeBridge:
         self.asked: list[OpenWait] = []
         self.cancelled: list[str] = []
         self.reached = asyncio.Event()
+        self.deferred = asyncio.Event()
 
     @property
     def ids(self) -> list[str]:
@@ -136,8 +137,9 @@ class FakeBridge:
     async def ask(self, delivery: DeliveryId, wait: OpenWait) -> Answer | Deferred:
         assert delivery == "d"
         self.asked.append(wait)
-        waiting = self.replies.get(wait.wait) or self.replies.get(wait.step) or self.replies.get("*")
+        waiting = self.replies.get(wait.wait) or self.replies.get(StepRef.parse(wait.step).site)
         if not waiting:
+            self.deferred.set()
             return Deferred()
         said = waiting.pop(0)
         if isinstance(said, asyncio.Future):
