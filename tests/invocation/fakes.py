@@ -294,7 +294,7 @@ class Shown:
 class Delivery:
     """One Delivery over a real ledger and a real worktree, with a scripted provider."""
 
-    def __init__(self, tmp: Path, *, record: bool = False, **factory: Any) -> None:
+    def __init__(self, tmp: Path, *, record: bool = False, opened: bool = True, **factory: Any) -> None:
         self.state, self.worktree = tmp / "state", tmp / "worktree"
         self.worktree.mkdir(exist_ok=True)
         self.recordings = tmp / "recordings" if record else None
@@ -307,7 +307,8 @@ class Delivery:
         self.pen: Callable[[LedgerWriter], LedgerWriter] = lambda writer: writer
         self.actions: dict[str, AgentAction | GenerateAction] = {"code": AGENT, "ask": GENERATE}
         self.executors: tuple[Executor, ...] = (executor(self.factory),)
-        self.open()
+        if opened:
+            self.open()
 
     def open(self) -> None:
         """As a new process would: everything from the files again."""
@@ -347,8 +348,13 @@ class Delivery:
 
     def again(self) -> None:
         """Another life of the Delivery, in a new process."""
-        self.ledger.close()
+        self.close()
         self.open()
+
+    def close(self) -> None:
+        """The process is over; nothing, for one that was never opened."""
+        if hasattr(self, "ledger"):
+            self.ledger.close()
 
     def dispatch(self, site: str = "code", **changes: Any) -> Dispatch:
         action = self.actions[site]

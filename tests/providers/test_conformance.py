@@ -18,6 +18,8 @@ from runner.contract.provider import (
     OutputDelta,
     ProviderFactory,
     ToolRequest,
+    ToolResult,
+    ToolResults,
     TurnEnded,
     TurnEvent,
 )
@@ -81,6 +83,44 @@ async def test_events_come_in_their_order(subject: Subject, tmp_path: Path) -> N
     answer = next(e for e in second if isinstance(e, CallResult))
     assert (answer.provider, answer.model, answer.usage.input_tokens) == ("openai", "m-2026", 11)
     assert next(e.value for e in second if isinstance(e, Completion)) == freeze({"answer": "yes"})
+
+
+def told(events: list[TurnEvent]) -> list[TurnEvent]:
+    """What a replay of the turn gives."""
+    return [e for e in events if not isinstance(e, CallResult | OutputDelta)]
+
+
+def answer_in(events: list[TurnEvent]) -> FrozenJson:
+    return next(e.response for e in events if isinstance(e, CallResult))
+
+
+@every_subject
+async def test_a_replayed_turn_is_the_turn(subject: Subject, tmp_path: Path) -> None:
+    """Told its answer, a session says what it said when it was given it, without any call, and goes on live from there as
+    if it had never been another one."""
+    async with subject.start(tmp_path) as live:
+        original, continued, again = [await live.realm.open_session(dispatch(live.bound)) for _ in range(3)]
+        first = await events_of(original, TURNS[0])
+        taken = live.leases.taken
+        assert list(continued.replay(TURNS[0], answer_in(first))) == told(first)
+        assert live.leases.taken == taken
+        second = await events_of(continued, TURNS[1])
+        for turn, events in zip(TURNS, (first, second), strict=True):
+            assert list(again.replay(turn, answer_in(events))) == told(events)
+        assert live.leases.taken == 2 * taken
+
+
+@every_subject
+async def test_an_answer_that_does_not_fit_is_drift(subject: Subject, tmp_path: Path) -> None:
+    """Results for calls that the recorded answer did not make are not taken for others; the session is as before."""
+    async with subject.start(tmp_path) as live:
+        original, continued = [await live.realm.open_session(dispatch(live.bound)) for _ in range(2)]
+        first = await events_of(original, TURNS[0])
+        continued.replay(TURNS[0], answer_in(first))
+        with pytest.raises(ProviderError) as caught:
+            continued.replay(ToolResults(results=(ToolResult(id="other", ok=True, text="x"),)), answer_in(first))
+        assert caught.value.code == Code.BINDING_DRIFT and caught.value.remedy
+        assert isinstance((await events_of(continued, TURNS[1]))[-1], TurnEnded)
 
 
 @every_subject
