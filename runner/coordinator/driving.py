@@ -181,9 +181,7 @@ class _Drive:
         if self._stop.pulled:
             return self._interrupted()
         await in_thread(self._baseline, rooms)
-        boundary = await self._drive(rooms.host, inbox)
-        while isinstance(boundary, HostSuspended | HostIntervention) and await self._news(inbox):
-            boundary = await self._drive(rooms.host, inbox)
+        boundary = await self._rest(rooms.host, inbox)
         match boundary:
             case TerminalProposal():
                 await self._propose(rooms, boundary, inbox)
@@ -208,6 +206,18 @@ class _Drive:
                 lease.release(self._setting.state_root, self._plan.delivery)
             raise
 
+    async def _rest(self, host: WorkflowHost, inbox: Inbox) -> Boundary:
+        """The boundary at which the host stays. What was recorded while it came to rest may let it go on, so it is driven
+        again: nobody is told that it waits for an answer that is there, or that it is suspended when it was cancelled."""
+        while True:
+            before = inbox.recorded
+            boundary = await self._drive(host, inbox)
+            if not isinstance(boundary, HostSuspended | HostIntervention):
+                return boundary
+            await inbox.take()
+            if inbox.recorded == before:
+                return boundary
+
     async def _drive(self, host: WorkflowHost, inbox: Inbox) -> Boundary:
         """The host and the inbox side by side. Both have ended when this returns or raises."""
         if inbox.wind is not None:
@@ -224,12 +234,6 @@ class _Drive:
         if watch.done() and not watch.cancelled():
             watch.result()  # When the inbox cannot be read, nobody could cancel any more: the drive has been ended.
         return work.result()
-
-    async def _news(self, inbox: Inbox) -> bool:
-        """Whether something was left in the inbox, while the host came to rest, that lets it go on."""
-        before = self._ledger.head()
-        await inbox.take()
-        return self._ledger.head() != before
 
     async def _watch(self, host: WorkflowHost, inbox: Inbox) -> None:
         """Until everything winds up; then nothing in the inbox matters any more."""

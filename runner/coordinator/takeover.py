@@ -24,7 +24,7 @@ KILL_S: Final = 5.0
 """How long a killed process may take to disappear: uninterruptible I/O."""
 
 
-def take_over(layout: DeliveryLayout) -> Takeover:
+def take_over(layout: DeliveryLayout, grace_s: float = limits.TERM_GRACE_S, wait_s: float = WAIT_S) -> Takeover:
     """Ends whoever drives the Delivery; when it returns, its fence is free. Nothing is taken for oneself: ``execute`` goes
     on. ``CallerError``: ``delivery-unknown``; ``takeover-refused`` when the driver is not known for certain, is on another
     machine, is this very process, or does not end. Killed midway, the same call goes on."""
@@ -34,8 +34,8 @@ def take_over(layout: DeliveryLayout) -> Takeover:
         return Takeover(delivery=layout.root.name, ended=(), detail="nobody drives it")
     driver = _driver(layout)
     below = processes.descendants(driver.pid)
-    _end(driver)
-    if not processes.gone(below, WAIT_S):
+    _end(driver, grace_s)
+    if not processes.gone(below, wait_s):
         for process in below:
             processes.send(process, signal.SIGKILL)
         processes.gone(below, KILL_S)
@@ -65,7 +65,7 @@ def _driver(layout: DeliveryLayout) -> Process:
     return found
 
 
-def _end(driver: Process) -> None:
+def _end(driver: Process, grace_s: float) -> None:
     if not processes.send(driver, signal.SIGTERM):
         if processes.lives(driver):
             raise CallerError(
@@ -75,7 +75,7 @@ def _end(driver: Process) -> None:
             )
         return
     processes.send(driver, signal.SIGCONT)
-    if not processes.gone((driver,), limits.TERM_GRACE_S):
+    if not processes.gone((driver,), grace_s):
         processes.send(driver, signal.SIGKILL)
         processes.gone((driver,), KILL_S)
 

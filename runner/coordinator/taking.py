@@ -12,11 +12,13 @@ from typing import Final
 from runner.contract.errors import CallerError
 from runner.contract.events import (
     CancelRequested,
+    Event,
     InteractionAnswered,
     InterventionResolved,
     ValueRef,
     WaitAnswered,
 )
+from runner.contract.ids import StepRef
 from runner.contract.ports import Clock
 from runner.contract.records import InboxItem
 from runner.contract.text import excerpt
@@ -41,6 +43,8 @@ class Inbox:
         self._began = journal.ledger.head()
         self.wind: Wind | None = remaining_in(journal.ledger).wind
         """Why nothing new may start, if so."""
+        self.recorded = 0
+        """How many items became events so far."""
 
     @property
     def left(self) -> Remaining:
@@ -74,7 +78,7 @@ class Inbox:
 
     def _cancel(self, event: CancelRequested) -> None:
         if self.wind is None:
-            self._journal.record(event)
+            self._record(event)
             self.wind = Wind(event=event)
         else:
             self._journal.flush()
@@ -90,7 +94,7 @@ class Inbox:
             value = self._journal.ledger.artifacts.put(said.value)
         effect = said.effect
         event = InterventionResolved(call=fields[0], resolution=said.said, value=value, who=_who(item))
-        self._journal.record(event, effect.step if effect else None, effect.attempt if effect else None)
+        self._record(event, effect.step if effect else None, effect.attempt if effect else None)
         self.wind = remaining_in(self._journal.ledger).wind
 
     def _answer(self, item: InboxItem) -> str | None:
@@ -103,8 +107,12 @@ class Inbox:
         waiting, value = reply.waiting, self._journal.ledger.artifacts.put(reply.value)
         kind = WaitAnswered if waiting.wait.kind == "approval" else InteractionAnswered
         event = kind(wait=waiting.wait.wait, value=value, who=_who(item))
-        self._journal.record(event, waiting.step, waiting.attempt)
+        self._record(event, waiting.step, waiting.attempt)
         return waiting.wait.wait
+
+    def _record(self, event: Event, step: StepRef | None = None, attempt: int | None = None) -> None:
+        self._journal.record(event, step, attempt)
+        self.recorded += 1
 
 
 def _who(item: InboxItem) -> str:
