@@ -66,12 +66,14 @@ class FakeClock:
 
     def __init__(self) -> None:
         self.time = 1_000.0
+        self.skew = 0.0
+        """Of the wall clock alone."""
         self.slept: list[float] = []
         self.endless = False
         self.sleeping = asyncio.Event()
 
     def now(self) -> dt.datetime:
-        return dt.datetime(2026, 1, 1, tzinfo=dt.UTC) + dt.timedelta(seconds=self.time)
+        return dt.datetime(2026, 1, 1, tzinfo=dt.UTC) + dt.timedelta(seconds=self.time + self.skew)
 
     def monotonic(self) -> float:
         return self.time
@@ -120,7 +122,7 @@ class Script:
 
     turns: list[list[Step]] = field(default_factory=list)
     heard: list[Turn] = field(default_factory=list)
-    replayed: list[Turn] = field(default_factory=list)
+    replay_error: Exception | None = None
     opened: list[SessionDispatch] = field(default_factory=list)
     sent: list[FrozenJson] = field(default_factory=list)
     """Requests that left, in order."""
@@ -149,7 +151,7 @@ class ScriptedSession:
         yield CallIntent(request=float("inf") if script.odd_request else request)
         script.on_send()
         script.sent.append(request)
-        steps = script.turns.pop(0)
+        steps, answer = script.turns.pop(0), None
         for place, step in enumerate(steps):
             if isinstance(step, Exception):
                 raise step
@@ -159,15 +161,17 @@ class ScriptedSession:
             assert not callable(step)
             if isinstance(step, CallResult):
                 answer = dataclasses.replace(step, response=_with_rest(step.response, steps[place + 1 :]))
-                self._messages += [_message(turn), answer.response]
                 yield answer
                 continue
+            if isinstance(step, TurnEnded) and answer is not None:
+                self._messages += [_message(turn), answer.response]
             yield step
 
     def replay(self, turn: Turn, response: FrozenJson) -> tuple[TurnEvent, ...]:
         request = freeze({"messages": [*self._messages, _message(turn)]})
         self._messages += [_message(turn), response]
-        self._script.replayed.append(turn)
+        if self._script.replay_error is not None:
+            raise self._script.replay_error
         assert isinstance(response, Mapping)
         rest = response["then"]
         assert isinstance(rest, tuple)
