@@ -30,7 +30,17 @@ def root(config: ConfigOption = None) -> None:
 
 def main() -> None:
     """The console script."""
-    sys.exit(run(sys.argv[1:]))
+    from runner.cli.streams import prepare
+
+    output = prepare()
+    code = run(sys.argv[1:])
+    output.flush()
+    if output.failure is not None:
+        from runner.cli.failures import show_unprinted
+
+        show_unprinted(output.failure)
+        code = code or 5
+    sys.exit(code)
 
 
 def run(argv: Sequence[str], platform: str = sys.platform) -> int:

@@ -5,7 +5,7 @@ import traceback
 from typing import Any
 
 from runner.cli.terminal import Line, write_json, write_lines
-from runner.contract.errors import RunnerError
+from runner.contract.errors import Code, RunnerError
 
 DEBUG = "RUNNER_DEBUG"
 
@@ -41,6 +41,18 @@ def show_error(error: RunnerError, *, as_json: bool) -> None:
         write_json(document_of(error))
     else:
         write_lines(lines_of(error), stderr=True)
+
+
+def show_unprinted(failure: OSError) -> None:
+    """What was done is done; only its result could not be printed."""
+    lines: list[Line] = [
+        (
+            f"error[{Code.STATE_UNWRITABLE}]: the standard output cannot be written: {failure.strerror or failure}",
+            "red",
+        ),
+        ("  what to do: give the output a place to go, then ask again; nothing is done twice", "cyan"),
+    ]
+    write_lines(lines, stderr=True)
 
 
 def show_internal(error: BaseException, *, as_json: bool, full: bool) -> None:
