@@ -264,8 +264,9 @@ def executor(factory: ScriptedFactory, role: str = "coder", **changes: Any) -> E
     return Executor(**fields)
 
 
-def config(*keys: str, **changes: Any) -> RunnerFactoryConfig:
-    providers = tuple(ProviderConfig(key=k, credential=CredentialSource(env="FAKE_KEY")) for k in keys)
+def config(*keys: str, settings: Mapping[str, Any] | None = None, **changes: Any) -> RunnerFactoryConfig:
+    source = CredentialSource(env="FAKE_KEY")
+    providers = tuple(ProviderConfig(key=k, credential=source, settings=settings or {}) for k in keys)
     return RunnerFactoryConfig(**{"state_root": "/nowhere", "providers": providers, **changes})
 
 
@@ -303,9 +304,11 @@ class Delivery:
         self.worktree.mkdir(exist_ok=True)
         self.recordings = tmp / "recordings" if record else None
         self.script = Script()
-        self.factory = ScriptedFactory(self.script, **factory)
+        self.factory: Any = ScriptedFactory(self.script, **factory)
         self.clock = FakeClock()
         self.shown = Shown()
+        self.settings: Mapping[str, Any] = {}
+        self.environment = ENVIRONMENT
         self.bridge: Bridge = Nobody()
         self.toolbox: Toolbox = WorkspaceToolbox(key=KEY, clock=self.clock)
         self.pen: Callable[[LedgerWriter], LedgerWriter] = lambda writer: writer
@@ -338,7 +341,9 @@ class Delivery:
             interactions=self.bridge,
         )
         self.registry = Registry(
-            factories=(self.factory,), config=config(self.factory.descriptor.key), environment=ENVIRONMENT
+            factories=(self.factory,),
+            config=config(self.factory.descriptor.key, settings=self.settings),
+            environment=self.environment,
         )
         self.registry.check(bound)
         self.invocation = Invocation(
