@@ -17,6 +17,6 @@ repositories. The last two are reported with every savepoint.
 """
 
 from custody.custodian import Custodian
-from custody.verify import verify
+from custody.verification import verify_custody
 
-__all__ = ["Custodian", "verify"]
+__all__ = ["Custodian", "verify_custody"]

@@ -4,7 +4,7 @@ import errno
 import os
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from custody.facts import Facts
 from custody.git import Git
@@ -35,10 +35,12 @@ class Desk:
         self._open: Worktree | None = None
 
     def worktree(self) -> Worktree:
+        """The worktree, with no restore left unfinished in it: neither by a kill nor by an operation that failed."""
         if self._open is None:
             self._open = open_again(
                 self.git, self.store, self.case.activation, budget=self._budget, before_effect=self.before_effect
             )
+        self._open.finish_restore()
         return self._open
 
     def new_worktree(self) -> Worktree:
@@ -57,8 +59,9 @@ class Desk:
 
     @contextmanager
     def working(self, what: str) -> Iterator[None]:
-        """One operation at a time; what the machine refuses becomes a fault with its place."""
-        with self._lock:
+        """One operation at a time; what the machine refuses becomes a fault with its place. A failed operation leaves no
+        more in the store than a finished one: half a pack on a full disk would be in the way of the next try."""
+        with self._lock, self._tidied():
             try:
                 yield
             except OSError as error:
@@ -69,3 +72,12 @@ class Desk:
                     f"cannot {what}: {place}: {error.strerror}",
                     remedy="mend that, then run the same command again",
                 ) from error
+
+    @contextmanager
+    def _tidied(self) -> Iterator[None]:
+        try:
+            yield
+        except Exception:
+            with suppress(OSError):  # what failed is the news; the next process tidies up, too
+                self.store.heal()
+            raise

@@ -29,7 +29,7 @@ class Looker:
 
     def look(self, before: Mark, paths: Sequence[str], keep: Keep) -> dict[bytes, At]:
         """What is at ``paths`` (as custody shows them) and above them, where it is other than in ``before``."""
-        asked = [path for text in paths for path in meant(text) if not is_git_path(os.fsdecode(path))]
+        asked = [path for text in paths for path in meant(text) if _can_count(path)]
         start_ns = time.time_ns()
         found: dict[bytes, At] = {}
         for path in self._counted(before, dict.fromkeys(asked)):
@@ -97,3 +97,9 @@ class Looker:
             seen = self.reader.regular(fd, name, start_ns, keep)
         self.note(path, seen)
         return seen.file
+
+
+def _can_count(path: bytes) -> bool:
+    """Whether ``path`` is one name below the worktree's root, and not git's own."""
+    parts = path.split(b"/")
+    return not (b"\0" in path or {b"", b".", b".."}.intersection(parts) or is_git_path(os.fsdecode(path)))

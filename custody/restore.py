@@ -94,27 +94,18 @@ def unequal(target: State, found: State) -> tuple[Change, ...]:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Journal:
-    """An unfinished restore: the savepoint it goes to, and the name its temporary files have."""
-
-    target: str
-    temp: str
-
-
-def write_journal(store: Store, target: Kept, unfinished: Journal | None) -> str:
-    """Durable: a restore to ``target`` has begun. Returns the name of its temporary files: that of ``unfinished``, so that
-    whatever is left of both has one name."""
-    temp = unfinished.temp if unfinished else os.fsdecode(TEMP_PREFIX) + secrets.token_hex(8)
+def write_journal(store: Store, target: Kept) -> str:
+    """Durable: a restore to ``target`` has begun. Returns the name its temporary files have."""
+    temp = os.fsdecode(TEMP_PREFIX) + secrets.token_hex(8)
     write_synced(store.journal, canonical({"target": target.commit, "temp": temp}))
     return temp
 
 
-def read_journal(store: Store) -> Journal | None:
-    """The restore that was begun and not finished."""
+def read_journal(store: Store) -> tuple[str, str] | None:
+    """The savepoint of an unfinished restore and its temporary name."""
     try:
         value: Any = parse(store.journal.read_bytes())
-        return Journal(target=str(value["target"]), temp=str(value["temp"]))
+        return str(value["target"]), str(value["temp"])
     except FileNotFoundError:
         return None
     except (ValueError, KeyError, TypeError) as error:

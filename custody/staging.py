@@ -57,7 +57,7 @@ def put_back_index(git: Git, repository: Repository, store: Store, plan: IndexPl
             shutil.copymode(repository.index, lock)
         lock.replace(repository.index)
         sync_directory(repository.git_dir)
-        copy.unlink()
+        store.clear_scratch()
 
 
 def _index_info(repository: Repository, plan: IndexPlan, target: Index) -> bytes:

@@ -115,22 +115,20 @@ class Worktree:
         """Keeps the present, then puts the worktree back to ``target``."""
         return self.restore(target, self.take(target, f"found before going back to {target.commit}: {why}"))
 
-    def restore(self, target: Kept, present: Kept) -> Kept:
-        """``target`` with the worktree's state as the proving scan found it. ``present`` is in the store. Goes on with a
-        restore that failed or was killed, whichever savepoint that one was to."""
+    def restore(self, target: Kept, present: Kept, temp: str = "") -> Kept:
+        """``target`` with the worktree's state as the proving scan found it. ``present`` is in the store; ``temp`` is given
+        when a journaled restore goes on."""
         rules = self._snapshots.rules
         ignored = rules.ignored([path for path in present.state.files if path not in target.state.files])
         rules.rest()
         plan = plan_between(present.state, target.state, ignored)
-        unfinished = read_journal(self.store)
-        if plan.empty and unfinished is None:
+        if plan.empty and not temp:
             return replace(target, state=replace(present.state, surroundings=target.state.surroundings))
         restorer = self._restorer()
         restorer.check(plan)
-        self._before_effect("open journal")
-        temp = write_journal(self.store, target, unfinished)
-        if unfinished is not None:
-            restorer.sweep(target.state.dirs, temp)
+        if not temp:
+            self._before_effect("open journal")
+            temp = write_journal(self.store, target)
         restorer.carry_out(plan, target.state, temp)
         found = self.look(target)
         left = unequal(target.state, found.state)
@@ -141,13 +139,14 @@ class Worktree:
         return found
 
     def finish_restore(self) -> None:
-        """Goes on with a restore that a kill cut short, if there is one."""
-        unfinished = read_journal(self.store)
-        if unfinished is None:
+        """Goes on with a restore that was cut short, if there is one."""
+        journal = read_journal(self.store)
+        if journal is None:
             return
-        target = self.store.load(unfinished.target)
-        self._restorer().sweep(target.state.dirs, unfinished.temp)
-        self.return_to(target, "that had been begun")
+        commit, temp = journal
+        target = self.store.load(commit)
+        self._restorer().sweep(target.state.dirs, temp)
+        self.restore(target, self.take(target, f"found before going on with going back to {commit}"), temp)
 
     def _restorer(self) -> Restorer:
         return Restorer(
@@ -189,8 +188,7 @@ def open_first(
 def open_again(
     git: Git, store: Store, activation: Activation, *, budget: Budget, before_effect: Callable[[str], None]
 ) -> Worktree:
-    """For everything after it: heals what a killed process left and finishes a restore that it had begun. Where the
-    repository is comes from the store, so that nothing an agent wrote into the worktree can lead elsewhere."""
+    """For everything after it: heals what a killed process left. Where the repository is comes from the store, so that nothing an agent wrote into the worktree can lead elsewhere."""
     frozen = store.frozen()
     repository = Repository(
         worktree=Path(activation.workspace.worktree),
@@ -211,7 +209,6 @@ def open_again(
     try:
         store.heal()
         free_index_lock(repository)
-        worktree.finish_restore()
     except BaseException:
         worktree.close()
         raise

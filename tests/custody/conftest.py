@@ -1,5 +1,6 @@
 """Repositories and Deliveries for custody's tests; every Delivery is closed at the end of its test."""
 
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -9,9 +10,15 @@ import pytest
 from tests.custody.fakes import Delivery, Repo, new_repo
 
 
+@pytest.fixture(scope="session")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The usual repository, to be copied and never changed."""
+    return new_repo(tmp_path_factory.mktemp("template") / "repo").path
+
+
 @pytest.fixture
-def repo(tmp_path: Path) -> Repo:
-    return new_repo(tmp_path / "repo")
+def repo(tmp_path: Path, template: Path) -> Repo:
+    return Repo(shutil.copytree(template, tmp_path / "repo", symlinks=True))
 
 
 @pytest.fixture

@@ -8,14 +8,31 @@ import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 from custody import Custodian
 from custody.scan import Budget
 from runner.contract import ports
-from runner.contract.activation import Activation, CommandAction, Step, Target, Workflow, Workspace, seal
-from runner.contract.events import StepAttemptStarted, StepCompleted, StepFailed, StepScheduled
+from runner.contract.activation import (
+    Activation,
+    AgentAction,
+    CommandAction,
+    Step,
+    Target,
+    Workflow,
+    Workspace,
+    seal,
+)
+from runner.contract.events import (
+    InterventionResolved,
+    SavepointTaken,
+    StepAttemptStarted,
+    StepCompleted,
+    StepFailed,
+    StepScheduled,
+)
 from runner.contract.grant import GrantKey, WorkspaceGrant
-from runner.contract.ids import DeliveryId, Digest, SiteId, StepRef
+from runner.contract.ids import DeliveryId, Digest, ObjectId, SiteId, StepRef
 from runner.contract.layout import DeliveryLayout
 from runner.contract.plan import Plan, Site
 from runner.contract.records import Draft
@@ -195,6 +212,8 @@ class Delivery:
     target: str = "refs/heads/result"
     expected: str = "absent"
     include_dirty: bool = False
+    agent: bool = False
+    """Whether the step is an agent's; else it is a command."""
     budget: Budget | None = None
     before_effect: Callable[[str], None] | None = None
     clock: Clock = field(default_factory=Clock)
@@ -210,12 +229,15 @@ class Delivery:
         )
         self.layout = DeliveryLayout(self.state / self.delivery)
         self.layout.root.mkdir(parents=True, exist_ok=True)
-        self._open()
+        self.reopen()
 
-    def _open(self) -> None:
+    def reopen(self) -> None:
+        """What a new process does first."""
         self.key = GrantKey(os.urandom(32))
         self.ledger = create_or_open(self.layout, clock=self.clock)
         action = self.activation.workflow.steps[0].action
+        if self.agent:
+            action = AgentAction(executor="coder", prompt="p", scope=EVERYTHING, result_schema=None)
         plan = Plan(
             delivery=DeliveryId(self.delivery),
             activation=Digest(self.activation.binding_identity),
@@ -246,7 +268,7 @@ class Delivery:
     def restart(self) -> None:
         self.custody.close()
         self.ledger.close()
-        self._open()
+        self.reopen()
 
     def close(self) -> None:
         self.custody.close()
@@ -254,20 +276,45 @@ class Delivery:
 
     def begin(self, scope: Scope = EVERYTHING, *, resume: bool = False) -> WorkspaceGrant:
         """Opens the next visit of the step, or the open one again."""
-        host = self.ledger.writer("host")
-        opened_at = None
-        if resume:
-            record = self.ledger.last(frozenset({StepAttemptStarted.KIND}))
-            assert record is not None and isinstance(record.event, StepAttemptStarted)
-            opened_at = record.event.savepoint
-        else:
+        if not resume:
             self.visit += 1
-            host.append(Draft(event=StepScheduled(), step=self.step))
-        grant = self.custody.begin(self.step, 1, scope, opened_at=opened_at, expires_in_s=60.0)
+        grant = self.ask(scope, resume=resume)
         assert isinstance(grant, WorkspaceGrant), grant
-        event = StepAttemptStarted(savepoint=grant.savepoint, input=ZERO_DIGEST)
-        host.append(Draft(event=event, step=self.step, attempt=1))
         return grant
+
+    def ask(self, scope: Scope = EVERYTHING, *, resume: bool = False) -> WorkspaceGrant | ports.ForeignEdit:
+        """Asks for a grant as a host does, and records the start of an attempt that is new. Killed before it was recorded,
+        an attempt begins anew."""
+        host, opened_at = self.ledger.writer("host"), None
+        if resume:
+            record = self.ledger.last(frozenset({StepAttemptStarted.KIND}), self.step)
+            if record is not None and isinstance(record.event, StepAttemptStarted):
+                opened_at = ObjectId(record.event.savepoint)
+        grant = self.custody.begin(self.step, 1, scope, opened_at=opened_at, expires_in_s=60.0)
+        if isinstance(grant, ports.ForeignEdit):
+            host.append()
+        elif opened_at is None:
+            if self.ledger.last(frozenset({StepScheduled.KIND}), self.step) is None:
+                host.append(Draft(event=StepScheduled(), step=self.step))
+            event = StepAttemptStarted(savepoint=grant.savepoint, input=ZERO_DIGEST)
+            host.append(Draft(event=event, step=self.step, attempt=1))
+        return grant
+
+    def mark(self, grant: WorkspaceGrant, *paths: str) -> ports.Savepoint:
+        """A mid-step savepoint, recorded as with the result of a tool call."""
+        kept = self.custody.mark(grant, paths)
+        self.ledger.writer("host").append()
+        return kept
+
+    def resolve(self, resolution: Literal["adopt", "discard"]) -> None:
+        """What the coordinator records of a person's word."""
+        event = InterventionResolved(call="", resolution=resolution, who="somebody")
+        self.ledger.writer("coordinator").append(Draft(event=event))
+
+    def taken(self, role: str | None = None) -> list[SavepointTaken]:
+        """The recorded savepoints (of ``role``), in order."""
+        events = [record.event for record in self.ledger.read(kinds=frozenset({SavepointTaken.KIND}))]
+        return [e for e in events if isinstance(e, SavepointTaken) and role in (None, e.role)]
 
     @property
     def step(self) -> StepRef:

@@ -212,17 +212,42 @@ def test_only_the_open_grant_is_judged(repo: Repo, delivery: Delivery) -> None:
         delivery.custody.settle(grant)
 
 
-def test_edits_between_processes_are_kept_as_foreign(repo: Repo, delivery: Delivery) -> None:
-    """What a person did while nobody ran is found at the first attempt, kept by content, and blamed on no one."""
+def test_what_git_does_in_the_worktree_is_reported_and_never_put_back(repo: Repo, delivery: Delivery) -> None:
+    """A commit, a tag and another branch made by an attempt do not stop it: they are told with the savepoint. A rejected
+    attempt's files and index entries go back; HEAD stays where the attempt left it, and the next attempt is not blamed."""
+    base = repo.git("rev-parse", "HEAD")
+    verdict = delivery.attempt(lambda: (repo.write("n.txt"), repo.commit("agent's own"), repo.git("tag", "mine")))
+    assert isinstance(verdict, ports.Accepted)
+    made = repo.git("rev-parse", "HEAD")
+    assert delivery.taken()[-1].not_captured == (
+        f"refs/heads/main: was {base}, is {made}; it is reported, never put back",
+        f"refs/tags/mine: was absent, is {made}; it is reported, never put back",
+    )
+    full, entries = tree_of(repo.path), repo.git("ls-files", "-s")
+    switch = lambda: (repo.git("checkout", "-q", "-b", "elsewhere", base), repo.write("m.txt"))  # noqa: E731
+    assert isinstance(delivery.attempt(switch, patterns("src/**")), ports.Violation)
+    assert (tree_of(repo.path), repo.git("ls-files", "-s")) == (full, entries)
+    assert repo.git("symbolic-ref", "HEAD") == "refs/heads/elsewhere"
+    assert any(note.startswith("HEAD: was ref: refs/heads/main") for note in delivery.taken()[-1].not_captured)
+    assert isinstance(delivery.attempt(lambda: repo.write("k.txt")), ports.Accepted)
+    assert delivery.taken()[-1].not_captured == ()
+    _, commit = delivery.custody.preserve()
+    assert repo.git("rev-parse", f"{commit}^") == base
+    assert repo.git("diff", "--name-only", base, commit).split() == ["k.txt", "n.txt"]
+
+
+def test_a_hook_planted_before_a_crash_is_still_the_attempts(repo: Repo, delivery: Delivery) -> None:
+    """A kill makes nothing legal: what an interrupted attempt did to hooks or config is judged when it goes on. What
+    somebody changed before it began is not its doing, with and without a crash."""
     delivery.attempt(lambda: repo.write("n.txt"))
-    current = delivery.custody.current()
+    repo.git("config", "user.name", "somebody")
+    delivery.begin()
     delivery.restart()
-    repo.write("a.txt", "by hand\n")
-    (repo.path / "src/b.py").unlink()
-    found = delivery.custody.begin(StepRef.parse("work@9"), 1, EVERYTHING, opened_at=None, expires_in_s=1.0)
-    assert isinstance(found, ports.ForeignEdit)
-    assert found.paths == ("modified a.txt", "deleted src/b.py")
-    assert delivery.custody.current().commit == current.commit
-    assert repo.read("a.txt") == b"by hand\n"
-    store = delivery.layout.store
-    assert repo.git("--git-dir", str(store), "show", f"{found.savepoint.commit}:work/a.txt") == "by hand"
+    grant = delivery.begin(resume=True)
+    delivery.end(delivery.custody.settle(grant))
+    grant = delivery.begin()
+    repo.write(".git/hooks/pre-commit", "#!/bin/sh\n", 0o755)
+    delivery.restart()
+    grant = delivery.begin(resume=True)
+    verdict = delivery.custody.settle(grant)
+    assert isinstance(verdict, ports.EnvironmentChanged) and verdict.what == ("hooks/pre-commit added",)

@@ -14,6 +14,7 @@ from custody.objects import commit_trees, missing_objects
 from custody.repository import ABSENT, Repository, read_ref
 from custody.store import Frozen, Store
 from custody.writing import TIP
+from runner.contract.activation import Activation
 from runner.contract.errors import RunnerError
 from runner.contract.events import PublicationKnown, ResultPreserved, SavepointTaken
 from runner.contract.layout import DeliveryLayout
@@ -24,7 +25,7 @@ NAMED_MAX: Final = 5
 """Savepoints that one check names."""
 
 
-def verify(layout: DeliveryLayout, records: Iterable[Record]) -> tuple[Check, ...]:
+def verify_custody(activation: Activation, layout: DeliveryLayout, records: Iterable[Record]) -> tuple[Check, ...]:
     """What custody holds, checked against ``records`` (those that are not its own are passed over). Each check says what was
     looked at; what cannot be read is a check that failed, never an exception. Costs every object of the store."""
     savepoints: list[SavepointTaken] = []
@@ -47,7 +48,7 @@ def verify(layout: DeliveryLayout, records: Iterable[Record]) -> tuple[Check, ..
     except RunnerError as error:
         return (Check(name="savepoints", ok=False, detail=error.message),)
     checks = [_guarded("savepoints", lambda: _savepoints(git, store, savepoints))]
-    checks.append(_guarded("savepoint objects", lambda: _objects(git, store)))
+    checks.append(_guarded("savepoint objects", lambda: _objects(git, store, activation.workspace.base_tree)))
     if result is not None:
         checks += _in_repository(git, frozen, result, published)
     return tuple(checks)
@@ -79,7 +80,7 @@ def _savepoints(git: Git, store: Store, savepoints: list[SavepointTaken]) -> tup
     return True, f"{len(wanted)} recorded, all in the store with the recorded trees"
 
 
-def _objects(git: Git, store: Store) -> tuple[bool, str]:
+def _objects(git: Git, store: Store, base_tree: str) -> tuple[bool, str]:
     """Every object of the store has its content's id, and none that a savepoint refers to is missing."""
     answer = git.run(store.place, "fsck", "--full", "--strict", "--no-dangling", "--no-progress", ok=range(256))
     complaints = [
@@ -87,6 +88,8 @@ def _objects(git: Git, store: Store) -> tuple[bool, str]:
     ]
     if answer.status or complaints:
         return False, f"git fsck of {store.path}: {'; '.join(complaints[:NAMED_MAX]) or f'status {answer.status}'}"
+    if missing_objects(git, store.place, [base_tree]):
+        return False, f"the admitted tree {base_tree} is not in {store.path}"
     return True, "every object is whole and none is missing"
 
 
