@@ -282,6 +282,8 @@ class Drive:
         match report:
             case HostSuspended():
                 self._parking.park(site.id, report)
+                # Whoever is being asked sleeps no longer than the nearest of all open questions lasts.
+                self._bell.ring()
             case HostIntervention():
                 self._winding.intervention = self._winding.intervention or report
             case None:

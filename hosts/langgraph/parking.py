@@ -54,8 +54,10 @@ class Parking:
         return released
 
     def suspended(self, now: dt.datetime) -> HostSuspended:
-        """All that the Delivery waits for, as one boundary: questions first, and the nearest time at which to go on."""
-        reports, waits = tuple(self._parked.values()), tuple(self.waits.values())
+        """All that the Delivery waits for, as one boundary: questions first, in declaration order, and the nearest time at
+        which to go on."""
+        reports = tuple(self._parked[site] for site in self._topology.sites if site in self._parked)
+        waits = tuple(wait for report in reports for wait in report.waits)
         if not waits:
             return min(reports, key=lambda report: report.resume_in_s or 0.0)
         approvals = any(wait.kind == "approval" for wait in waits)

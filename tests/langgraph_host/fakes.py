@@ -95,14 +95,15 @@ class VirtualClock:
 
 
 class SetClock:
-    """Time is what a test sets; sleepers wake when it has come."""
+    """Time is what a test sets; sleepers wake when it has come. The wall clock may be ``ahead`` of it."""
 
     def __init__(self) -> None:
         self.time = 0.0
+        self.ahead = 0.0
         self._sleepers: list[tuple[float, asyncio.Future[None]]] = []
 
     def now(self) -> dt.datetime:
-        return dt.datetime(2026, 1, 1, tzinfo=dt.UTC) + dt.timedelta(seconds=self.time)
+        return dt.datetime(2026, 1, 1, tzinfo=dt.UTC) + dt.timedelta(seconds=self.time + self.ahead)
 
     def monotonic(self) -> float:
         return self.time
@@ -484,3 +485,12 @@ def values(mapping: Mapping[str, Any]) -> Act:
         return Completed(value=freeze(answer)) if isinstance(answer, Mapping) else answer
 
     return act
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Lets everybody else go on until ``condition`` holds."""
+    for _ in range(1_000_000):
+        if condition():
+            return
+        await asyncio.sleep(0)
+    raise AssertionError("it never came to that")

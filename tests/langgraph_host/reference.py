@@ -7,8 +7,9 @@ loop, as then nothing depends on the order in which concurrent steps end.
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
-from runner.contract.activation import RouteTo, Step
+from runner.contract.activation import ApprovalAction, RouteTo, Step
 from runner.contract.plan import FAILING
 from tests.langgraph_host.fakes import generate
 
@@ -86,8 +87,22 @@ class Sample:
     back: tuple[str, str] | None
 
 
-def random_workflow(seed: int) -> Sample:
-    """Up to 14 steps with needs, forward routes on several outcomes, failures that are routed, and perhaps a loop."""
+ANSWERS: dict[str, Any] = {
+    "type": "object",
+    "properties": {"verdict": {"enum": ["success", "failure", "left", "right", "again"]}},
+    "required": ["verdict"],
+}
+
+
+def _asked(id: str, **more: Any) -> Step:
+    """A person decides what else a model would."""
+    outcome = more.pop("outcome")
+    return Step(id=id, action=ApprovalAction(prompt="p", answer_schema=ANSWERS, outcome=outcome), **more)
+
+
+def random_workflow(seed: int, *, asks: float = 0.0) -> Sample:
+    """Up to 14 steps with needs, forward routes on several outcomes, failures that are routed, and perhaps a loop; ``asks`` is
+    the share of steps that ask a person."""
     rnd = random.Random(seed)
     names = [f"s{i}" for i in range(rnd.randint(2, 14))]
     needs = {n: tuple(rnd.sample(names[:i], min(i, rnd.choice([0, 1, 1, 1, 2, 3])))) for i, n in enumerate(names)}
@@ -108,7 +123,9 @@ def random_workflow(seed: int) -> Sample:
         if exhausted:
             routes[decider].append(RouteTo(outcome="budget-exhausted", to=rnd.choice(exhausted)))
     steps = tuple(
-        generate(n, needs=needs[n], routes=tuple(routes[n]), budget_visits=budget.get(n), outcome="verdict")
+        (_asked if rnd.random() < asks else generate)(
+            n, needs=needs[n], routes=tuple(routes[n]), budget_visits=budget.get(n), outcome="verdict"
+        )
         for n in names
     )
     return Sample(steps, _chooser(seed, steps, back, visits), back)

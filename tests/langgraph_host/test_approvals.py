@@ -9,8 +9,7 @@ import pytest
 from hosts.langgraph.lowering import thread
 from runner.contract.activation import Step
 from runner.contract.canonical import freeze, thaw
-from runner.contract.errors import Code, IntegrityError
-from runner.contract.events import StepAttemptStarted, StepScheduled, WaitAnswered, WaitOpened
+from runner.contract.events import WaitAnswered
 from runner.contract.ids import SiteId, StepRef
 from runner.contract.outcomes import Outcome, Reason
 from runner.contract.plan import FAILING
@@ -26,7 +25,6 @@ from runner.contract.ports import (
     TerminalProposal,
     Uncertain,
 )
-from runner.contract.records import Draft
 from tests.langgraph_host.fakes import (
     FakeBridge,
     Process,
@@ -373,23 +371,3 @@ async def test_a_question_without_a_value_fails_the_step(tmp_path: Path) -> None
             "step.attempt_started",
             "step.failed",
         ]
-
-
-async def test_a_question_that_would_now_be_another(tmp_path: Path) -> None:
-    """A step that goes on with something else than what it was begun with is an integrity error that names it."""
-    it = world(tmp_path, approval("a"))
-    async with it.process() as process:
-        step, savepoint = StepRef(site=SiteId("a")), process.workspaces.current().commit
-        started = StepAttemptStarted(savepoint=savepoint, input="sha256:" + "0" * 64)
-        asked = WaitOpened(
-            wait="a@1", prompt="?", answer_schema={}, outcome="decision", show_diff=True, expires_at=None
-        )
-        pen = process.ledger.writer("host")
-        pen.append(
-            Draft(event=StepScheduled(), step=step),
-            Draft(event=started, step=step, attempt=1),
-            Draft(event=asked, step=step, attempt=1),
-        )
-        with pytest.raises(IntegrityError, match="a was begun with") as caught:
-            await process.host.drive()
-        assert caught.value.code is Code.LEDGER_CORRUPT

@@ -78,7 +78,8 @@ async def test_ahead_of_the_ledger_is_refused(tmp_path: Path) -> None:
     await half_way(world)
     kept = world.layout.checkpoints.read_bytes()
     other = World(tmp_path / "e", world.activation)
-    other.root.mkdir(mode=0o700)
+    async with other.process():
+        pass
     other.layout.checkpoints.write_bytes(kept)
     async with other.process() as process:
         with pytest.raises(IntegrityError) as raised:

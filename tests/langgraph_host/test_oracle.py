@@ -8,9 +8,20 @@ from pathlib import Path
 import pytest
 
 from runner.contract.canonical import freeze
-from runner.contract.outcomes import Outcome, Reason
+from runner.contract.ids import DeliveryId, StepRef
+from runner.contract.outcomes import OpenWait, Outcome, Reason
 from runner.contract.plan import FAILING
-from runner.contract.ports import Boundary, Completed, Dispatch, Disposition, Failed, TerminalProposal
+from runner.contract.ports import (
+    Answer,
+    Boundary,
+    Completed,
+    Deferred,
+    Dispatch,
+    Disposition,
+    Failed,
+    HostSuspended,
+    TerminalProposal,
+)
 from tests.langgraph_host.fakes import Act, Process, VirtualClock, World, activation
 from tests.langgraph_host.reference import Reference, Sample, random_workflow
 
@@ -99,6 +110,57 @@ async def test_random_workflow_interrupted_anywhere_ends_the_same(tmp_path: Path
             world.forget_checkpoints()
     async with world.process() as process:
         compare(process, await process.host.drive(), sample, reference)
+
+
+class Person:
+    """Answers questions as the sample chooses, after some time or when a later drive asks; sometimes with nonsense first."""
+
+    def __init__(self, sample: Sample, clock: VirtualClock, rnd: random.Random, patience: int) -> None:
+        self.sample, self.clock, self.rnd, self.left = sample, clock, rnd, patience
+        self.asked: list[str] = []
+
+    async def ask(self, _: DeliveryId, wait: OpenWait) -> Answer | Deferred:
+        self.asked.append(wait.wait)
+        await self.clock.sleep(self.rnd.choice([0.0, 1.0, 3.0, 60.0]))
+        if self.left > 0 and self.rnd.random() < 0.5:
+            self.left -= 1
+            return Deferred()
+        if self.rnd.random() < 0.2:
+            return Answer(value="nonsense", who="p")
+        return self.answer(wait)
+
+    def answer(self, wait: OpenWait) -> Answer:
+        step = StepRef.parse(wait.step)
+        return Answer(value=freeze({"verdict": self.sample.choose(step.site, step.visit)}), who="p")
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+async def test_random_workflow_with_people_ends_as_the_reference_says(tmp_path: Path, seed: int) -> None:
+    """Answered at once, later, by another drive or from elsewhere: the same end, no step repeated, no visit asked about after
+    its answer."""
+    sample = random_workflow(seed, asks=0.5)
+    rnd = random.Random(f"people {seed}")
+    reference = Reference(sample.steps, sample.choose, sample.back)
+    reference.run(rnd)
+    world = World(tmp_path / "d", activation(*sample.steps), checkpoint_every=rnd.choice([1, 3, 1000]))
+    world.act = timed(sample, world.clock, rnd)
+    person = world.bridge = Person(sample, world.clock, rnd, patience=rnd.randint(0, 10))
+    asked: list[str] = []
+    for _ in range(200):
+        async with world.process() as process:
+            boundary = await process.host.drive()
+            asked += [d.step.key for d in process.invocation.asked]
+            assert len(asked) == len(set(asked))
+            if not isinstance(boundary, HostSuspended):
+                compare(process, boundary, sample, reference)
+                return
+            assert boundary.reason == "wait" and len(process.ledger.open_steps()) == len(boundary.waits)
+            for wait in boundary.waits:
+                if rnd.random() < 0.4:
+                    process.answer(wait.wait, person.answer(wait).value)
+        if rnd.random() < 0.3:
+            world.forget_checkpoints()
+    raise AssertionError("it never ended")
 
 
 def compare(process: Process, boundary: Boundary, sample: Sample, reference: Reference) -> None:

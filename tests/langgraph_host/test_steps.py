@@ -382,5 +382,5 @@ async def test_an_uneven_diamond_joins_once(tmp_path: Path) -> None:
     )
     async with world.process() as process:
         await process.host.drive()
-        assert [d.step.site for d in process.invocation.asked].count("j") == 1
+        assert [d.step.key for d in process.invocation.asked].count("j@1") == 1
         assert list(process.ends())[-1] == "j@1"
