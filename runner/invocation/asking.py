@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final
 
+from runner.contract import limits
 from runner.contract.canonical import FrozenJson, canonical, freeze
 from runner.contract.events import InteractionAnswered
 from runner.contract.ids import CallId, DeliveryId, StepRef
@@ -136,8 +137,9 @@ class Questions:
         finally:
             for task in (asking, elsewhere):
                 task.cancel()
-            await asyncio.wait({asking, elsewhere})
-        answer = None if asking.cancelled() else asking.result()
+            # Bounded: a bridge that does not let go must not hold a Delivery that is stopped.
+            await asyncio.wait({asking, elsewhere}, timeout=limits.TERM_GRACE_S)
+        answer = asking.result() if asking.done() and not asking.cancelled() else None
         # No await from here to the entry: an answer from elsewhere and this one never both count.
         known = answer_to(self._ledger, wait.wait)
         if known is None and answer is not None:
