@@ -1,5 +1,7 @@
 """The configuration as a file: TOML (or JSON) -> the closed, frozen ``RunnerFactoryConfig``, or every problem in it."""
 
+import os
+import stat
 import tomllib
 from collections.abc import Mapping
 from dataclasses import replace
@@ -53,7 +55,10 @@ class RunnerFactoryConfig(contract.RunnerFactoryConfig):
 
 def _read(source: Path) -> FrozenJson:
     try:
-        with source.open("rb") as file:
+        # A pipe would hang; where nobody writes into it, it reads as empty.
+        with os.fdopen(os.open(source, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise OSError("it is not a regular file")
             data = file.read(CONFIG_BYTES_MAX + 1)
     except FileNotFoundError:
         raise CallerError(
@@ -62,13 +67,15 @@ def _read(source: Path) -> FrozenJson:
             remedy="name an existing one with --config or RUNNER_CONFIG, or write one with 'runner init'",
         ) from None
     except OSError as error:
-        raise CallerError(Code.CONFIG_INVALID, f"{source} cannot be read: {error.strerror}") from None
+        problem = f"{source} cannot be read: {error.strerror or error}"
+        raise CallerError(Code.CONFIG_INVALID, problem, remedy="name a readable file") from None
     if len(data) > CONFIG_BYTES_MAX:
-        raise CallerError(Code.CONFIG_INVALID, f"{source} is larger than {CONFIG_BYTES_MAX} bytes")
+        problem = f"{source} is larger than {CONFIG_BYTES_MAX} bytes"
+        raise CallerError(Code.CONFIG_INVALID, problem, remedy="is that the right file?")
     try:
         if source.suffix == ".json":
             return parse(data)
-        return freeze(tomllib.loads(data.decode("utf-8")))
+        return freeze(tomllib.loads(data.decode("utf-8-sig")))
     except (ValueError, RecursionError) as error:
         raise CallerError(Code.CONFIG_INVALID, f"{source}: {error}", remedy="correct the file at that place") from None
 
@@ -87,7 +94,7 @@ def _normal(document: FrozenJson, source: str) -> Mapping[str, Any]:
         raise CallerError(Code.CONFIG_INVALID, f"{source}: a config is a table of keys and values")
     fields: dict[str, Any] = dict(document)
     root = fields.get("state_root", str(default_state_root()))
-    fields["state_root"] = str(Path(root).expanduser()) if isinstance(root, str) else root
+    fields["state_root"] = _expanded(root) if isinstance(root, str) else root
     tables = fields.get("providers", {})
     if not isinstance(tables, Mapping):
         raise _invalid(
@@ -106,6 +113,14 @@ def _normal(document: FrozenJson, source: str) -> Mapping[str, Any]:
     if findings:
         raise _invalid(source, tuple(findings))
     return {**fields, "providers": providers}
+
+
+def _expanded(root: str) -> str:
+    """With the user's home for ``~``; as it stands (so, not absolute) where there is no such home."""
+    try:
+        return str(Path(root).expanduser())
+    except RuntimeError:
+        return root
 
 
 def _invalid(source: str, findings: tuple[Finding, ...]) -> CallerError:

@@ -1,7 +1,5 @@
 """A package on disk -> a loaded package: read, resolved and checked as far as it goes without repository, binding or input."""
 
-import os
-import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +10,7 @@ from runner.admission.document import Path as DocumentPath
 from runner.admission.lowering import Origins, lower
 from runner.admission.package import Package, SetupStep
 from runner.admission.reading import read_package
+from runner.admission.regular_file import read_regular
 from runner.contract import limits
 from runner.contract.activation import AgentAction, Executor, GenerateAction, Workflow
 from runner.contract.canonical import FrozenJson, freeze
@@ -98,9 +97,13 @@ class _Loader:
         try:
             if self.path.is_dir():
                 raise _unreadable(self.path, "it is a folder", "name the package file inside it")
-            return _read(self.path, limits.PACKAGE_BYTES_MAX)
+            return read_regular(self.path, limits.PACKAGE_BYTES_MAX)
         except OSError as error:
-            raise _unreadable(self.path, error.strerror or str(error), "check the path") from None
+            raise _unreadable(
+                self.path,
+                error.strerror or str(error),
+                "name a readable file of at most that size" if error.errno is None else "check the path",
+            ) from None
 
     def _instructions(self, package: Package, files: "_Files", origins: Origins) -> dict[str, str]:
         texts = {}
@@ -209,7 +212,7 @@ class _Files:
             if not path.resolve(strict=True).is_relative_to(self.folder.resolve(strict=True)):
                 self._refuse(at, name, "leads out of the package's folder")
                 return None
-            return _read(path, bytes_max)
+            return read_regular(path, bytes_max)
         except (OSError, RuntimeError) as error:
             self._refuse(at, name, str(getattr(error, "strerror", None) or error))
             return None
@@ -217,17 +220,6 @@ class _Files:
     def _refuse(self, at: DocumentPath, name: str, problem: str) -> None:
         fix = "name a file beside the package"
         self.findings.append(Finding(place=self.document.place(at), problem=f"{name!r:.100}: {problem}", fix=fix))
-
-
-def _read(path: Path, bytes_max: int) -> bytes:
-    """A regular file's bytes; ``OSError`` for anything else (a pipe would hang, a device would not end) or more of them."""
-    with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise OSError("it is not a regular file")
-        data = file.read(bytes_max + 1)
-    if len(data) > bytes_max:
-        raise OSError(f"it is larger than {bytes_max} bytes")
-    return data
 
 
 def _features(workflow: Workflow) -> dict[str, frozenset[Feature]]:

@@ -14,18 +14,16 @@ from runner.contract.ids import delivery_id
 
 def read_activation(file: Path) -> bytes:
     """The bytes, bounded; whether they are an activation is for the Runner to say."""
+    from runner.admission.regular_file import read_regular
+
     try:
-        with file.open("rb") as stream:
-            data = stream.read(limits.ACTIVATION_BYTES_MAX + 1)
+        return read_regular(file, limits.ACTIVATION_BYTES_MAX)
     except OSError as error:
         raise CallerError(
             Code.ACTIVATION_INVALID,
-            f"{file} cannot be read: {error.strerror}",
+            f"{file} cannot be read: {error.strerror or error}",
             remedy="name the file that 'runner admit' wrote",
         ) from None
-    if len(data) > limits.ACTIVATION_BYTES_MAX:
-        raise CallerError(Code.ACTIVATION_INVALID, f"{file} is larger than {limits.ACTIVATION_BYTES_MAX} bytes")
-    return data
 
 
 def where_of(document: bytes, file: Path, named_config: Path | None) -> render.Where:

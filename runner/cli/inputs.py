@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from runner.admission.regular_file import read_regular
 from runner.contract.canonical import FrozenJson, parse
 from runner.contract.errors import CallerError, Code
 
@@ -57,13 +58,12 @@ def _json(text: str, place: str) -> FrozenJson:
 
 def _text(name: str) -> str:
     try:
-        with Path(name).open("rb") as file:
-            data = file.read(INPUT_BYTES_MAX + 1)
-        if len(data) > INPUT_BYTES_MAX:
-            raise _invalid(f"{name} is larger than {INPUT_BYTES_MAX} bytes", "give a smaller file")
-        return data.decode()
+        return read_regular(Path(name), INPUT_BYTES_MAX).decode()
     except OSError as error:
-        raise _invalid(f"{name} cannot be read: {error.strerror}", "name a file that exists") from None
+        raise _invalid(
+            f"the file {name!r:.300} cannot be read: {error.strerror or error}",
+            "name a file that exists, or give the text itself",
+        ) from None
     except UnicodeDecodeError:
         raise _invalid(f"{name} is not UTF-8 text", "convert it to UTF-8") from None
 

@@ -7,7 +7,7 @@ with every Delivery, and an open Delivery under another meaning is refused. The 
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from runner.contract.canonical import FrozenJson, Json, freeze
 from runner.contract.model import Frozen
@@ -56,14 +56,19 @@ class RunnerFactoryConfig(Frozen):
     record_dir: str | None = None
     """Operational. Absolute; where every session is recorded for replay."""
 
+    @field_validator("state_root", "record_dir")
+    @classmethod
+    def _absolute(cls, value: str | None) -> str | None:
+        if value is not None and (not Path(value).is_absolute() or "\0" in value):
+            raise ValueError("must be an absolute path")
+        return value
+
     @model_validator(mode="after")
     def _exact(self) -> "RunnerFactoryConfig":
         keys = [p.key for p in self.providers]
         twice = sorted({k for k in keys if keys.count(k) > 1})
         if twice:
             raise ValueError(f"provider {', '.join(twice)} stands twice")
-        if not Path(self.state_root).is_absolute():
-            raise ValueError("state_root must be an absolute path")
         return self
 
     def provider(self, key: str) -> ProviderConfig | None:

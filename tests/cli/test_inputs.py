@@ -27,6 +27,8 @@ def test_forms(tmp_path: Path) -> None:
         ('n:={"a":1,"a":2}', "stands twice"),
         ("t=@/no/such/file", "cannot be read"),
         ("@/no/such/file", "cannot be read"),
+        ("t=@/dev/null", "not a regular file"),
+        ("t=@", "cannot be read"),
         ("n:=99999999999999999999", "beyond 2^53"),
     ],
 )

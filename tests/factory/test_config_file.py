@@ -1,6 +1,7 @@
 """The config file: a closed value, or every problem with its place, before anything starts."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -62,7 +63,11 @@ def test_the_meaning_leaves_out_what_is_operational(tmp_path: Path) -> None:
         ("[concurrency]\nsteps = true\n", "concurrency.steps", "integer"),
         ('[providers.openai]\ncredential = { env = "A", file = "/b" }\n', "providers.openai.credential", "exactly one"),
         ("[providers.openai]\ncredentail = 1\n", "providers.openai.credentail", "known key"),
-        ('state_root = "relative"\n', "$", "absolute"),
+        ('state_root = "relative"\n', "state_root", "absolute"),
+        ('state_root = "~nobody-of-that-name/x"\n', "state_root", "absolute"),
+        ('state_root = "/a\\u0000b"\n', "state_root", "absolute"),
+        ('record_dir = "relative"\n', "record_dir", "absolute"),
+        ("state_root = 3\n", "state_root", "string"),
         ("providers = 3\n", "providers", "tables"),
     ],
 )
@@ -72,6 +77,7 @@ def test_a_mistake_is_named_with_its_field(tmp_path: Path, text: str, place: str
     assert error.code is Code.CONFIG_INVALID
     assert [f.place for f in error.findings] == [place]
     assert word in error.findings[0].problem
+    assert error.remedy
 
 
 def test_a_provider_that_stands_twice_is_refused(tmp_path: Path) -> None:
@@ -95,6 +101,20 @@ def test_bytes_that_are_no_config_are_refused(tmp_path: Path, content: bytes) ->
     path = tmp_path / "runner.toml"
     path.write_bytes(content)
     assert "runner.toml" in _refusal(path).message
+
+
+def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
+    """A directory or a pipe is named as such, and nothing waits for it."""
+    os.mkfifo(tmp_path / "pipe.toml")
+    assert "not a regular file" in _refusal(tmp_path / "pipe.toml").message
+    assert "Is a directory" in _refusal(tmp_path).message
+
+
+def test_a_byte_order_mark_is_no_mistake(tmp_path: Path) -> None:
+    """Some editors write one."""
+    path = tmp_path / "runner.toml"
+    path.write_bytes(b"\xef\xbb\xbf[providers.recorded]\r\n")
+    assert [p.key for p in RunnerFactoryConfig.load(path).providers] == ["recorded"]
 
 
 def test_a_missing_file_says_what_to_do(tmp_path: Path) -> None:
