@@ -162,7 +162,7 @@ class _Builder:
             top.key, top.key_line = self._key(top.value, event.value, line), line
             return
         try:
-            value = event.value if event.style else _core(event.value)
+            value = _text(event.value) if event.style else _core(_text(event.value))
         except ValueError as error:
             self._find(line, str(error), "put it in quotes if it is text")
             value = None
@@ -171,6 +171,10 @@ class _Builder:
     def _key(self, siblings: dict[str, Any], key: str, line: int) -> str:
         if key == "<<":
             raise _Refused(line, "'<<': merging is not part of the language", "write the keys out")
+        try:
+            _text(key)
+        except ValueError as error:
+            raise _Refused(line, str(error), "write the key in plain characters") from None
         if key in siblings:
             self._find(line, f"the key {key!r} stands twice", "remove one")
         return key
@@ -193,6 +197,15 @@ class _Builder:
 
     def _find(self, line: int, problem: str, fix: str) -> None:
         self.findings.append(Finding(place=f"{self.name}:{line}", problem=problem, fix=fix))
+
+
+def _text(text: str) -> str:
+    """``text``, if UTF-8 has it; an escape such as ``\\ud800`` can write half a character."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise ValueError(f"{text[:30]!r} holds half a character (a lone surrogate)") from None
+    return text
 
 
 def _core(text: str) -> Any:

@@ -17,6 +17,7 @@ from runner.admission.document import Document, Path
 from runner.admission.package import FIELDS_NOT_BUILT, KINDS, KINDS_NOT_BUILT, Package
 from runner.contract import ids
 from runner.contract.errors import Finding
+from runner.contract.model import how_to_mend
 
 ROUNDS_MAX: Final = 6
 _ESSENTIAL: Final = ("role", "prompt", "run", "on", "cases")
@@ -153,7 +154,7 @@ class _Reader:
                     message = str(error["msg"]).removeprefix("Value error, ")
                     self._find(path, f"{name}: {message}" if error["loc"] else message, "")
                 case _:
-                    self._find(path, f"{name}: {error['msg']}", "")
+                    self._find(path, f"{name}: {error['msg']}", how_to_mend(error))
 
     def _mend(self, error: Any) -> bool:
         """Takes the cause of ``error`` out of the working copy; False when nothing sensible would be left."""

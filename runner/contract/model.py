@@ -1,7 +1,7 @@
 """The one base for values that are read from or written to bytes."""
 
 import json
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -38,4 +38,25 @@ def _finding(error: Any) -> Finding:
         case "missing":
             return Finding(place=place, problem="is missing", fix="add it")
         case _:
-            return Finding(place=place, problem=str(error["msg"]), fix="")
+            problem = str(error["msg"]).removeprefix("Value error, ")
+            return Finding(place=place, problem=problem, fix=how_to_mend(error))
+
+
+_WANTED: Final = {
+    "string_type": "write text, in quotes where it looks like something else",
+    "int_type": "write a whole number",
+    "float_type": "write a number",
+    "bool_type": "write true or false",
+    "tuple_type": "write a list",
+    "list_type": "write a list",
+    "dict_type": "write a map of keys",
+    "model_type": "write a map of keys",
+    "model_attributes_type": "write a map of keys",
+}
+
+
+def how_to_mend(error: Any) -> str:
+    """What to write instead, for one of pydantic's errors; empty where its message says it already."""
+    if error["type"] in ("literal_error", "enum"):
+        return f"write {error['ctx']['expected']}"
+    return _WANTED.get(error["type"], "")
