@@ -16,7 +16,7 @@ from runner.contract import plan as words
 from runner.contract.activation import CommandAction
 from runner.contract.canonical import FrozenJson
 from runner.contract.errors import IntegrityError
-from runner.contract.events import InterventionResolved, ToolCalled, ToolFailed, ToolSucceeded
+from runner.contract.events import Event, InterventionResolved, ToolCalled, ToolFailed, ToolSucceeded
 from runner.contract.plan import Site
 from runner.contract.ports import (
     Accepted,
@@ -91,8 +91,8 @@ class Commands:
         if called is None or not isinstance(called.event, ToolCalled):
             return None
         answer = self._reader.last(RETURNED, opened.step)
-        if answer is not None and answer.seq > called.seq and isinstance(answer.event, ToolSucceeded):
-            return result_from(self._artifacts.get(answer.event.value))
+        if answer is not None and answer.seq > called.seq:
+            return self._returned(answer.event)
         call = called.event.call
         said = self._resolution(call, after=called.seq)
         if said is not None and said.resolution == "did-not-happen":
@@ -101,6 +101,15 @@ class Commands:
             return self._told(opened, call, None if said.value is None else self._artifacts.get(said.value))
         why = "the command was interrupted and may have had effects outside the worktree"
         return uncertain(opened.step, call, why)
+
+    def _returned(self, event: Event) -> CommandResult:
+        """A recorded failure is a result too: it did not start."""
+        if isinstance(event, ToolSucceeded):
+            return result_from(self._artifacts.get(event.value))
+        why = event.message if isinstance(event, ToolFailed) else ""
+        return CommandResult(
+            end="not-started", status=-1, stdout="", stderr="", truncated=False, duration_s=0.0, message=why
+        )
 
     def _resolution(self, call: str, *, after: int) -> InterventionResolved | None:
         """What a person said last of this call since it was made."""

@@ -4,6 +4,7 @@ Owned invariants
 - Nothing that a command started outlives the call: not after success, failure, timeout, cancellation, nor after the
   driver's own death by SIGKILL (``supervisor``).
 - Intent and identity are durable before the process executes anything; how it ended is durable before the caller learns it.
+- A recorded result was observed; what a cancellation cut short has none, like what a crash cut short.
 - Output is bounded while it is read, redacted before it is kept, and harmless to show.
 - The process sees PATH, HOME, LANG, LC_*, TMPDIR and what the step declared, nothing else of our environment.
 

@@ -52,9 +52,9 @@ class CommandRunner:
 
     One call is one process. ``tool.called`` (caller ``workflow``) and ``process.started`` are durable, in one transaction,
     when the process exists and before it executes anything; ``tool.succeeded`` holds how it ended, whatever its exit status,
-    signal or timeout; ``tool.failed`` stands for one that did not start or that our own cancellation ended. So a crash leaves
-    no entry (nothing ran), or intent and identity alone (what it did is unknown, and whoever goes on can see that it is
-    dead). Raises what the ledger raises (``fence-lost``, ``disk-full``), and then nothing was started; and
+    signal or timeout; ``tool.failed`` means that it did not start. A crash leaves no entry (nothing ran), or intent and
+    identity alone: what it did is unknown, and whoever goes on can see that it is dead. So does a cancellation that ended
+    it. Raises what the ledger raises (``fence-lost``, ``disk-full``; before the start, nothing has run then), and
     ``CancelledError`` once nothing runs any more. The timeout counts from the moment it is let go.
     """
 
@@ -92,8 +92,8 @@ class CommandRunner:
         if isinstance(end, NotStarted):
             end = NotStarted(why=redact(end.why, request.secrets))
         result = result_of(end, timed_out=watch.cause == "timeout", out=out, err=err, duration_s=duration_s)
-        failure = failure_of(end, cancelled=watch.cause == "cancelled")
-        await asyncio.to_thread(journal.concluded, result, failure=failure)
+        if not (watch.cause == "cancelled" and was_cut_short(end)):
+            await asyncio.to_thread(journal.concluded, result)
         return result
 
     def _problem(self, request: CommandRequest) -> str | None:
@@ -131,12 +131,9 @@ class CommandRunner:
 # --- pure ------------------------------------------------------------------------------------------------------------
 
 
-def failure_of(end: End, *, cancelled: bool) -> str:
-    """Why the end is no result; empty when it is one."""
-    if isinstance(end, NotStarted):
-        return end.why
-    asked = isinstance(end, Lost) or end.asked
-    return "cancelled: the process was ended" if cancelled and asked else ""
+def was_cut_short(end: End) -> bool:
+    """Whether it ran and would have gone on."""
+    return isinstance(end, Lost) or (isinstance(end, Ended) and end.asked)
 
 
 def result_of(end: End, *, timed_out: bool, out: OutputText, err: OutputText, duration_s: float) -> CommandResult:

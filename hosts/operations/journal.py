@@ -24,7 +24,7 @@ TOOL: Final = "command"
 
 
 class CommandJournal:
-    """``started`` at most once, then ``concluded`` once. Synchronous: each is one durable transaction.
+    """``started`` at most once, then ``concluded`` at most once. Synchronous: each is one durable transaction.
 
     A command that was never started has its intent and its failure in one transaction: no crash can leave an intent behind
     that nothing stands for.
@@ -50,10 +50,12 @@ class CommandJournal:
         self._append(*self._intent(), process)
         self._intended = True
 
-    def concluded(self, result: CommandResult, *, failure: str) -> None:
-        """``failure`` says why it is no result: it did not start, or we ended it ourselves; empty otherwise."""
-        end: tuple[Event, ...] = (ToolFailed(call=self._call, message=failure),)
-        if not failure:
+    def concluded(self, result: CommandResult) -> None:
+        """How it ended, or that it did not start."""
+        end: tuple[Event, ...]
+        if result.end == "not-started":
+            end = (ToolFailed(call=self._call, message=result.message),)
+        else:
             ref = self._case.ledger.artifacts.put(value_of(result))
             end = (*_stored(ref), ToolSucceeded(call=self._call, value=ref))
         self._append(*(() if self._intended else self._intent()), *end)

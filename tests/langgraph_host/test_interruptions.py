@@ -7,7 +7,7 @@ import pytest
 
 from runner.contract.canonical import freeze
 from runner.contract.errors import Code, EnvironmentFault
-from runner.contract.events import ToolSucceeded
+from runner.contract.events import ToolFailed, ToolSucceeded
 from runner.contract.ids import SiteId, StepRef
 from runner.contract.outcomes import Outcome, Reason
 from runner.contract.ports import (
@@ -258,6 +258,19 @@ async def test_a_recorded_result_is_used(tmp_path: Path) -> None:
         await process.host.drive()
         assert process.ends() == {"c@1": "failure", "z@1": "success"} and not process.operations.asked
         assert process.last("c@1").output.inline["stdout"] == "out"
+
+
+async def test_a_recorded_start_that_failed_is_a_result(tmp_path: Path) -> None:
+    """A command with effects outside that could not be started had none: nobody is asked, and it is not tried again."""
+    world = World(tmp_path / "d", activation(command("c", routes=to(failure="z")), generate("z")))
+    await crash_in(world, "c")
+    world.disk.clear()
+    async with world.process() as process:
+        event = ToolFailed(call="c@1/1/t1", message="'x' was not found")
+        process.ledger.writer("operations").append(Draft(event=event, step=StepRef(site=SiteId("c"))))
+    async with world.process() as process:
+        await process.host.drive()
+        assert process.ends() == {"c@1": "failure", "z@1": "success"} and not process.operations.asked
 
 
 async def test_a_terminal_route_supersedes_what_runs(tmp_path: Path) -> None:

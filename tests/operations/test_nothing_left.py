@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from runner.contract.events import ToolFailed
 from tests.operations.conftest import Bench
 from tests.operations.fakes import HeldClock
 
@@ -94,7 +93,8 @@ async def test_stopped_process(bench: Bench, held_clock: HeldClock, alive: Alive
 
 
 async def test_cancelled(bench: Bench, alive: Alive, marker: str) -> None:
-    """The cancellation travels on when everything has ended and its end is recorded; more of them change nothing."""
+    """The cancellation travels on when everything has ended; more of them change nothing. What the command had done by then
+    is as unknown as after a crash, and no result pretends to know."""
     script = "trap 'echo > told; exit 0' TERM; echo ready; while :; do sleep 0.05; done"
     work = asyncio.create_task(bench.runner().command(bench.request("sh", "-c", script, env=_env(marker))))
     await bench.shown.seen("ready")
@@ -105,9 +105,7 @@ async def test_cancelled(bench: Bench, alive: Alive, marker: str) -> None:
         await work
     assert alive(marker) == []
     assert (bench.worktree / "told").exists()
-    event = bench.ledger.records[-1].event
-    assert isinstance(event, ToolFailed)
-    assert event.message == "cancelled: the process was ended"
+    assert bench.ledger.kinds == ["tool.called", "process.started"]
 
 
 async def test_cancelled_before_the_start(bench: Bench) -> None:
@@ -155,9 +153,9 @@ async def test_everything_at_once(bench: Bench, held_clock: HeldClock, alive: Al
     """Endless output, no ear for TERM, a daemon in another session that floods the same pipe: ended, and bounded."""
     (bench.worktree / "daemon.py").write_text(DAEMON.replace("signal.pause()", "print('x' * 9999)"))
     runner = bench.runner(clock=held_clock, grace_s=0.1)
-    script = f"trap '' TERM; echo ready; {AWAIT_DAEMON}; yes & yes >&2; yes"
+    script = f"trap '' TERM; echo ready; {AWAIT_DAEMON}; yes flood & yes flood >&2"
     work = asyncio.create_task(runner.command(bench.request("sh", "-c", script, env=_env(marker))))
-    await bench.shown.seen("y")
+    await bench.shown.seen("flood")
     held_clock.strike.set()
     result = await work
     assert (result.end, result.status, result.truncated) == ("timeout", signal.SIGKILL, True)
