@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Literal
 
 from custody.custodian import Custodian
+from custody.verification import verify_custody
 from hosts.operations.command import CommandRunner
 from providers.catalogue import factories
 from providers.workspace_tools import WorkspaceToolbox
@@ -173,7 +174,7 @@ class Records:
 def _probes() -> tuple[Probe, ...]:
     from hosts.langgraph.verification import verify_checkpoint  # noqa: PLC0415 - importing LangGraph takes 0.7 s
 
-    return (verify_checkpoint,)
+    return (verify_checkpoint, verify_custody)
 
 
 class RunnerFactory:

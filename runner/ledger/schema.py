@@ -5,6 +5,7 @@ after ``CHECKPOINT_PAGES`` pages and when the driver closes, never by readers.
 """
 
 import errno
+import json
 import os
 import sqlite3
 import stat
@@ -15,6 +16,7 @@ from typing import Final
 from urllib.parse import quote
 
 from runner.contract.errors import Code, EnvironmentFault, IntegrityError, RunnerError
+from runner.contract.text import excerpt
 from runner.ledger.codec import corrupt
 from runner.ledger.files import TEMPORARY_PREFIX, make_private, sync_directory, written_at
 
@@ -166,7 +168,7 @@ def _check_format(db: sqlite3.Connection, path: Path) -> None:
         raise IntegrityError(
             Code.LEDGER_VERSION,
             f"{path}: written in ledger format {version}; this Runner reads up to {FORMAT}",
-            remedy="use a newer Runner",
+            remedy=f"continue it with {_writer_of(db)}, or a newer one",
         )
     found = {row[0] for row in db.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL")}
     if version != FORMAT or found != set(SCHEMA):
@@ -179,3 +181,13 @@ def _check_format(db: sqlite3.Connection, path: Path) -> None:
     known = db.execute("SELECT EXISTS (SELECT 1 FROM steps) OR EXISTS (SELECT 1 FROM savepoints)").fetchone()[0]
     if first not in ((1,) if known else (1, None)):
         raise corrupt(path, "record 1 is missing")
+
+
+def _writer_of(db: sqlite3.Connection) -> str:
+    """The Runner that accepted the Delivery, as far as a file of another format tells."""
+    try:
+        row = db.execute("SELECT payload FROM records WHERE seq = 1").fetchone()
+        version = json.loads(row[0])["runner_version"]
+    except (sqlite3.Error, TypeError, ValueError, KeyError):
+        return "the Runner that wrote it"
+    return f"Runner {excerpt(str(version), 40)}"

@@ -9,10 +9,12 @@ from pathlib import Path
 import pytest
 
 from runner.contract.errors import CallerError, Code, EnvironmentFault, IntegrityError
+from runner.contract.events import DeliveryAccepted
 from runner.contract.layout import DeliveryLayout
+from runner.contract.records import Draft
 from runner.ledger import open_reader
 from runner.ledger.schema import connect, create, translate
-from tests.ledger.fakes import opened, savepoint, scheduled, site, started
+from tests.ledger.fakes import DIGEST, opened, savepoint, scheduled, site, started
 
 STEPS = 40
 
@@ -86,10 +88,26 @@ def test_a_newer_format_is_refused(layout: DeliveryLayout) -> None:
     edit(layout, "PRAGMA user_version=2")
     before = layout.ledger.read_bytes()
     for act in (open_reader, opened):
-        with pytest.raises(IntegrityError, match=r"newer Runner|format 2") as caught:
+        with pytest.raises(IntegrityError, match="format 2") as caught:
             act(layout)
         assert caught.value.code is Code.LEDGER_VERSION
+        assert "the Runner that wrote it" in caught.value.remedy
     assert layout.ledger.read_bytes() == before
+
+
+def test_a_newer_format_names_the_runner_that_can(tmp_path: Path) -> None:
+    """The version that accepted the Delivery, as far as the file tells."""
+    layout = DeliveryLayout(tmp_path / "other")
+    with opened(layout) as ledger:
+        document = ledger.artifacts.put({})
+        accepted = DeliveryAccepted(
+            activation=DIGEST, plan=DIGEST, meaning=DIGEST, meaning_text={}, runner_version="9.8", document=document
+        )
+        ledger.writer("coordinator").append(Draft(event=accepted))
+    edit(layout, "PRAGMA user_version=2")
+    with pytest.raises(IntegrityError) as caught:
+        open_reader(layout)
+    assert "Runner 9.8" in caught.value.remedy
 
 
 @pytest.mark.parametrize(
