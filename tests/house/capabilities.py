@@ -152,6 +152,7 @@ DONE_IN: Final = (
         places={
             "hosts/operations/": "ends what it started",
             "runner/coordinator/fence.py": "signal 0: whether a holder lives",
+            "runner/coordinator/processes.py": "ends what a dead or overtaken driver left, if it is the very same",
             "runner/admission/setup.py": "ends what it started",
         },
         instead="let the supervisor end what it started",
@@ -166,6 +167,7 @@ DONE_IN: Final = (
             "runner/clock.py": "the clock itself",
             "runner/cli/": "shows a person how long something has taken",
             "runner/coordinator/observation.py": "how long a real thread may take to hear the rest",
+            "runner/coordinator/processes.py": "how long a real process may take to end",
             "hosts/operations/supervisor.py": "a process of its own, outside any injected clock",
             "custody/": "compared with the stamps of files; how long a real git process may take",
             "providers/openai/session.py": "a Retry-After that is a date",

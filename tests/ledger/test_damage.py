@@ -98,12 +98,13 @@ def test_a_newer_format_is_refused(layout: DeliveryLayout) -> None:
 def test_a_newer_format_names_the_runner_that_can(tmp_path: Path) -> None:
     """The version that accepted the Delivery, as far as the file tells."""
     layout = DeliveryLayout(tmp_path / "other")
-    with opened(layout) as ledger:
-        document = ledger.artifacts.put({})
-        accepted = DeliveryAccepted(
-            activation=DIGEST, plan=DIGEST, meaning=DIGEST, meaning_text={}, runner_version="9.8", document=document
-        )
-        ledger.writer("coordinator").append(Draft(event=accepted))
+    ledger = opened(layout)
+    document = ledger.artifacts.put({})
+    accepted = DeliveryAccepted(
+        activation=DIGEST, plan=DIGEST, meaning=DIGEST, meaning_text={}, runner_version="9.8", document=document
+    )
+    ledger.writer("coordinator").append(Draft(event=accepted))
+    ledger.close()
     edit(layout, "PRAGMA user_version=2")
     with pytest.raises(IntegrityError) as caught:
         open_reader(layout)
