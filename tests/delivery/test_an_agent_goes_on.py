@@ -6,13 +6,21 @@ from typing import Any
 
 import pytest
 
-from runner import RunnerFactory, Settled
+from runner import Dependencies, RunnerFactory, Settled
+from runner.clock import SystemClock
 from runner.contract.events import SavepointTaken, ToolCalled
 from runner.contract.ids import DeliveryId
 from runner.contract.outcomes import Suspended
 from tests.delivery.world import EVERYTHING, World, agent
 from tests.servers.chunks import Call, Calls, Result
 from tests.servers.scripted_openai import Hang, Reply, ScriptedOpenAi, in_order
+
+
+class Hasty(SystemClock):
+    """Has no patience for a call that hangs."""
+
+    async def sleep(self, seconds: float) -> None:
+        await super().sleep(min(seconds, 0.2))
 
 
 def write(path: str, text: str) -> Call:
@@ -51,7 +59,7 @@ async def test_it_asks_is_stopped_and_goes_on(world: World) -> None:
         assert (wait.wait, wait.step, wait.prompt) == ("code@1/1/t4", "code@1", "Which colour?\n- red\n- blue")
         RunnerFactory(world.config()).open_records().answer(DeliveryId("d1"), wait.wait, "blue")
 
-        second = asyncio.create_task(world.execute(activation))
+        second = asyncio.create_task(world.execute(activation, Dependencies(clock=Hasty())))
         await hanging.wait()
         second.cancel()
         with pytest.raises(asyncio.CancelledError):
