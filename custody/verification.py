@@ -84,7 +84,10 @@ def _objects(git: Git, store: Store, base_tree: str) -> tuple[bool, str]:
     """Every object of the store has its content's id, and none that a savepoint refers to is missing."""
     answer = git.run(store.place, "fsck", "--full", "--strict", "--no-dangling", "--no-progress", ok=range(256))
     complaints = [
-        line for line in (*answer.stdout.decode("utf-8", "replace").splitlines(), *answer.stderr.splitlines()) if line
+        line
+        for line in (*answer.stdout.decode("utf-8", "replace").splitlines(), *answer.stderr.splitlines())
+        # A store has no branch of its own, and git remarks on that.
+        if line and not line.startswith("notice: ")
     ]
     if answer.status or complaints:
         return False, f"git fsck of {store.path}: {'; '.join(complaints[:NAMED_MAX]) or f'status {answer.status}'}"

@@ -111,7 +111,7 @@ def interrupted(scene: Scene) -> None:
     grant = scene.work.begin()
     scene.repo.write("src/b.py", "b = 3\n")
     scene.work.mark(grant, "src/b.py")
-    spoil(scene.repo)
+    spoil_little(scene.repo)
 
 
 def spoil(repo: Repo) -> None:
@@ -124,6 +124,11 @@ def spoil(repo: Repo) -> None:
         (repo.path / "new").symlink_to("x")
     (repo.path / "empty").mkdir(exist_ok=True)
     repo.git("add", "src/b.py")
+
+
+def spoil_little(repo: Repo) -> None:
+    repo.write("src/b.py", "spoiled\n")
+    repo.write("x/z.txt")
 
 
 def goes_on(scene: Scene) -> None:
@@ -140,14 +145,14 @@ def violates(scene: Scene) -> None:
 
 
 def fails(scene: Scene) -> None:
-    scene.attempt(EVERYTHING, lambda _: spoil(scene.repo), keep=False)
+    scene.attempt(EVERYTHING, lambda _: spoil_little(scene.repo), keep=False)
 
 
 def edited(scene: Scene) -> None:
     """A person edited and said that it is to be discarded."""
     begun(scene)
     scene.work.restart()
-    spoil(scene.repo)
+    spoil_little(scene.repo)
     assert isinstance(scene.work.ask(), ports.ForeignEdit)
     scene.work.resolve("discard")
 
@@ -249,9 +254,9 @@ class Stage:
 
 
 @pytest.fixture(params=SCENES)
-def stage(request: pytest.FixtureRequest, tmp_path: Path, template: Path) -> Iterator[Stage]:
+def stage(request: pytest.FixtureRequest, place: Path, template: Path) -> Iterator[Stage]:
     before, go = SCENES[request.param]
-    root = tmp_path / "live"
+    root = place / "live"
     repo = Repo(Path(shutil.copytree(template, root / "repo", symlinks=True)))
     scene = Scene(Delivery(repo, root / "state", visit=1))
     before(scene)

@@ -10,7 +10,7 @@ from custody.restore import TEMP_PREFIX
 from runner.contract import ports
 from runner.contract.errors import Code, EnvironmentFault, IntegrityError
 from runner.contract.scope import READ_ONLY
-from tests.custody.fakes import Delivery, KillAt, Killed, Repo, fingerprint, patterns, tree_of
+from tests.custody.fakes import Delivery, Killed, Repo, fingerprint, patterns, tree_of
 
 Deliver = Callable[..., Delivery]
 
@@ -147,46 +147,42 @@ def test_a_lost_blob_is_named_before_anything_is_touched(repo: Repo, delivery: D
     assert repo.read("a.txt") == b"2\n"
 
 
-def spoil_everything(repo: Repo) -> None:
-    """One of each kind of change, index included."""
-    repo.write("new/dir/file.txt")
-    repo.write("a.txt", "spoiled\n")
-    (repo.path / "src/b.py").unlink()
-    (repo.path / "src").rmdir()
-    (repo.path / "src").symlink_to("new")
-    (repo.path / "run").chmod(0o644)
-    (repo.path / "empty").rmdir()
-    repo.git("add", "a.txt")
+@pytest.mark.parametrize("effect", ["delete new.txt", "rename a.txt", "close journal"])
+def test_a_process_that_still_writes_is_noticed(repo: Repo, deliver: Deliver, effect: str) -> None:
+    """What it writes while the worktree is put back is neither overwritten nor deleted before it is kept, and the operation
+    says that it failed; when nothing writes any more, the same call finds the same verdict."""
+    late = {"delete new.txt": "new.txt", "rename a.txt": "a.txt", "close journal": "src/b.py"}[effect]
+    running = [True]
 
+    def write(what: str) -> None:
+        if what == effect and running:
+            repo.write(late, "written late, and longer\n")
 
-def test_killed_at_any_effect_the_next_start_finishes_the_restore(repo: Repo, deliver: Deliver) -> None:
-    """At every effect of a restore: after the kill, the first operation of the next process leaves the worktree and its index
-    as they were, with no temporary file, lock or journal."""
-    repo.write("run", mode=0o755)
-    repo.commit("more")
-    (repo.path / "empty").mkdir()
-    before, entries = tree_of(repo.path), repo.git("ls-files", "-s", "-v")
-    names: list[str] = []
-    work = deliver(repo, before_effect=names.append)
+    work = deliver(repo, before_effect=write)
     work.custody.baseline()
-    names.clear()
-    work.attempt(lambda: spoil_everything(repo), READ_ONLY, keep=False)
-    assert tree_of(repo.path) == before
-    assert len(names) >= 10
-    for number, name in enumerate(names):
-        work.before_effect = KillAt(number)
-        work.restart()
-        grant = work.begin(READ_ONLY)
-        spoil_everything(repo)
-        with pytest.raises(Killed, match=name.split(" ")[0]):
-            work.custody.discard(grant)
-        work.before_effect = None
-        work.restart()
-        grant = work.begin(READ_ONLY, resume=True)
-        assert (tree_of(repo.path), repo.git("ls-files", "-s", "-v")) == (before, entries), name
-        assert not list((repo.path / ".git").glob("index.*")), name
-        assert not (work.layout.store / "custody/restore.json").exists(), name
+    grant = work.begin(READ_ONLY)
+    repo.write("a.txt", "spoiled\n")
+    repo.write("new.txt", "new\n")
+    if effect == "close journal":
+        # Between the proof and the end nothing is looked at any more: the next attempt's verdict finds it.
         work.end(work.custody.settle(grant))
+        running.clear()
+        work.restart()
+        assert isinstance(work.ask(), ports.ForeignEdit)
+        return
+    with pytest.raises(EnvironmentFault, match=late) as caught:
+        work.custody.settle(grant)
+    assert caught.value.code is Code.CAPTURE_FAILED
+    assert repo.read(late) == b"written late, and longer\n"
+    running.clear()
+    assert work.custody.settle(grant) == ports.Violation(
+        paths=("modified a.txt", "created new.txt"), rule="read-only", savepoint=work.custody.current()
+    )
+    assert tree_of(repo.path).keys() == {".gitignore", "a.txt", "src", "src/b.py"} and repo.read("a.txt") == b"a\n"
+    log = repo.git("--git-dir", str(work.layout.store), "log", "--format=%H", "refs/custody/savepoints").split()
+    store = str(work.layout.store)
+    kept = [repo.git("--git-dir", store, "show", f"{commit}:work/{late}", ok=False) for commit in log]
+    assert "written late, and longer" in kept
 
 
 def test_a_temporary_file_that_is_ignored_is_swept_too(repo: Repo, deliver: Deliver) -> None:
