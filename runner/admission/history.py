@@ -1,4 +1,4 @@
-"""What the parent asks git besides worktrees: its version, what a commit changed, a new repository with one commit."""
+"""What the parent asks git besides worktrees: its version, what changed between two states, a new repository with one commit."""
 
 import re
 from collections.abc import Mapping
@@ -26,6 +26,18 @@ def diffstat(repository: Path, base: str, commit: str) -> str:
     words = ("diff", "--no-ext-diff", "--no-textconv", "--no-color", "--stat=100", f"{base}..{commit}", "--")
     try:
         return run_git(repository, *words).decode(errors="replace").rstrip()
+    except (GitFailed, EnvironmentFault):
+        return ""
+
+
+def diff(store: Path, before: str, after: str) -> str:
+    """``git diff`` of two trees in a git store of our own, its statistics first; empty when git cannot say. Runs nothing that a
+    repository names: the store's configuration is ours."""
+    if not (re.fullmatch(OBJECT_ID_PATTERN, before) and re.fullmatch(OBJECT_ID_PATTERN, after)):
+        return ""
+    words = ("diff", "--no-ext-diff", "--no-textconv", "--no-color", "--stat=78", "--patch", before, after, "--")
+    try:
+        return run_git(store, *words).decode(errors="replace").rstrip()
     except (GitFailed, EnvironmentFault):
         return ""
 

@@ -1,15 +1,20 @@
 """An activation as a file: reading it, writing it, and what the printed commands need to know of it."""
 
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from runner.cli import render
 from runner.cli.program import program
+from runner.cli.where import Where
 from runner.contract import limits
 from runner.contract.canonical import FrozenJson, parse
 from runner.contract.errors import CallerError, Code, EnvironmentFault
-from runner.contract.ids import delivery_id
+from runner.contract.ids import DELIVERY_ID_PATTERN, DeliveryId, delivery_id
+
+if TYPE_CHECKING:
+    from runner.factory import Records
 
 
 def read_activation(file: Path) -> bytes:
@@ -26,18 +31,37 @@ def read_activation(file: Path) -> bytes:
         ) from None
 
 
-def where_of(document: bytes, file: Path, named_config: Path | None) -> render.Where:
+def find_activation(word: str, records: "Records") -> tuple[bytes, Path | None]:
+    """What ``execute`` was given, and its file where there is one: the id of a Delivery that is known here, else a file."""
+    if re.fullmatch(DELIVERY_ID_PATTERN, word):
+        delivery, kept = DeliveryId(word), kept_file(records.state_root, word)
+        file = kept if kept.exists() else None
+        accepted = records.activation(delivery)
+        if accepted is not None:
+            return accepted, file
+        if file is not None:
+            return read_activation(file), file
+        if not Path(word).exists():
+            raise CallerError(
+                Code.DELIVERY_UNKNOWN,
+                f"{word} is no Delivery under {records.state_root}, and no file",
+                remedy="name the file that 'runner admit' wrote, or a Delivery that 'runner inspect' lists",
+            )
+    return read_activation(Path(word)), Path(word)
+
+
+def where_of(document: bytes, file: Path | None, named_config: Path | None) -> Where:
     """What the printed commands need. Trusts nothing: only the Delivery id must be one."""
     try:
         value = parse(document)
     except ValueError as error:
         raise CallerError(
             Code.ACTIVATION_INVALID,
-            f"{file} is not an activation: {error}",
+            f"{file or 'this'} is not an activation: {error}",
             remedy="name the file that 'runner admit' wrote",
         ) from None
     worktree = _text(value, "workspace", "worktree")
-    return render.Where(
+    return Where(
         delivery=delivery_id(_text(value, "delivery")),
         worktree=worktree,
         base_commit=_text(value, "workspace", "base_commit"),
@@ -45,6 +69,24 @@ def where_of(document: bytes, file: Path, named_config: Path | None) -> render.W
         config=named_config,
         repository=repository_of(Path(worktree)),
         worktree_kept=Path(worktree).is_dir(),
+        program=program(),
+        here=Path.cwd(),
+    )
+
+
+def where_in(records: "Records", delivery: DeliveryId, named_config: Path | None) -> Where:
+    """The same for a Delivery of which records are kept. A file that ``admit`` wrote elsewhere is not known here."""
+    kept = kept_file(records.state_root, delivery)
+    file = kept if kept.exists() else None
+    document = records.activation(delivery)
+    if document is not None:
+        return where_of(document, file, named_config)
+    return Where(
+        delivery=delivery,
+        worktree="",
+        base_commit="",
+        activation_file=file or Path("ACTIVATION"),
+        config=named_config,
         program=program(),
         here=Path.cwd(),
     )

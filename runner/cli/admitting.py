@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from runner.cli.activation_file import kept_file, read_activation, write_activation
 from runner.cli.inputs import parse_inputs
 from runner.cli.program import command
-from runner.cli.render import Where
 from runner.cli.terminal import Line
+from runner.cli.where import Where
 from runner.contract.canonical import FrozenJson, canonical, thaw
 from runner.contract.errors import CallerError, Code, EnvironmentFault
 from runner.contract.ids import DeliveryId, delivery_id

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import typer
 
-from runner.cli import delivery_commands, package_commands, setup_commands
+from runner.cli import attention_commands, delivery_commands, package_commands, setup_commands
 from runner.cli.options import ConfigOption
 
 app = typer.Typer(
@@ -19,7 +19,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-for family in (setup_commands, package_commands, delivery_commands):
+for family in (setup_commands, package_commands, delivery_commands, attention_commands):
     family.register(app)
 
 

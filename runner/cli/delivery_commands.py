@@ -9,6 +9,7 @@ from runner.cli.options import (
     BaseOption,
     BindOption,
     ConfigOption,
+    DeliveryArgument,
     DirtyOption,
     IdOption,
     InPlaceOption,
@@ -34,22 +35,27 @@ def register(app: typer.Typer) -> None:
 
 def execute(
     ctx: typer.Context,
-    activation: Annotated[Path, typer.Argument(metavar="ACTIVATION", help="What 'runner admit' or 'run' wrote.")],
+    activation: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[ACTIVATION]", help="What 'runner admit' wrote, or the id of a Delivery; see 'inspect'."
+        ),
+    ] = None,
     *,
+    every: Annotated[bool, typer.Option("--open", help="Every open Delivery that nobody drives; asks nobody.")] = False,
     keep: KeepOption = False,
     record: RecordOption = None,
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Start, continue, or replay the Delivery of an activation. What finished is never repeated."""
-    from runner.cli.executing import execute_file
+    """Start, continue, or replay a Delivery. What finished is never repeated."""
+    from runner.cli.executing import Manner, execute_one, execute_open
 
+    if every == (activation is not None):
+        raise typer.BadParameter("give one activation, the id of one Delivery, or --open")
     lookup = find_config(ctx, config)
-    raise typer.Exit(
-        execute_file(
-            activation, lookup, keep=keep, record=record, named_config=explicit_config(ctx, config), as_json=as_json
-        )
-    )
+    manner = Manner(keep=keep, record=record, named_config=explicit_config(ctx, config), as_json=as_json)
+    raise typer.Exit(execute_open(lookup, manner) if activation is None else execute_one(activation, lookup, manner))
 
 
 def run(
@@ -71,7 +77,7 @@ def run(
 ) -> None:
     """Admit a package over a fresh worktree of the repository and execute it."""
     from runner.cli.admitting import Wish
-    from runner.cli.executing import run_wish
+    from runner.cli.executing import Manner, run_wish
 
     wish = Wish(
         package=package,
@@ -85,14 +91,18 @@ def run(
         include_dirty=include_dirty,
     )
     lookup = find_config(ctx, config, repo)
-    named = explicit_config(ctx, config)
-    raise typer.Exit(run_wish(wish, lookup, keep=keep, record=record, named_config=named, as_json=as_json))
+    manner = Manner(keep=keep, record=record, named_config=explicit_config(ctx, config), as_json=as_json)
+    raise typer.Exit(run_wish(wish, lookup, manner))
 
 
 def inspect(
     ctx: typer.Context,
     delivery: Annotated[str | None, typer.Argument(metavar="[DELIVERY]", help="Without it: the list of all.")] = None,
+    *,
     events: Annotated[bool, typer.Option("--events", help="Every record of its ledger, in order.")] = False,
+    follow: Annotated[
+        bool, typer.Option("--follow", help="With --events: go on to its settlement; --json is then one record a line.")
+    ] = False,
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -101,22 +111,22 @@ def inspect(
 
     lookup = find_config(ctx, config)
     if delivery is None:
-        if events:
+        if events or follow:
             raise typer.BadParameter("name the Delivery whose events you want to see")
         show_all(lookup, as_json=as_json)
-    elif events:
-        show_events(lookup, delivery, as_json=as_json)
+    elif events or follow:
+        show_events(lookup, delivery, follow=follow, as_json=as_json)
     else:
         show_state(lookup, delivery, explicit_config(ctx, config), as_json=as_json)
 
 
 def cancel(
     ctx: typer.Context,
-    delivery: Annotated[str, typer.Argument(metavar="DELIVERY", help="See 'runner inspect'.")],
+    delivery: DeliveryArgument,
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Cancel a Delivery, whoever drives it."""
-    from runner.cli.inspecting import cancel_delivery
+    from runner.cli import saying
 
-    raise typer.Exit(cancel_delivery(find_config(ctx, config), delivery, as_json=as_json))
+    raise typer.Exit(saying.cancel(find_config(ctx, config), delivery, as_json=as_json))

@@ -12,7 +12,7 @@ from typing import Final
 from runner.admission.history import make_repository
 from runner.cli.admitting import Wish
 from runner.cli.config_lookup import Lookup
-from runner.cli.executing import run_wish
+from runner.cli.executing import Manner, run_wish
 from runner.cli.terminal import say
 from runner.contract.errors import CallerError, Code, EnvironmentFault
 
@@ -31,7 +31,7 @@ def run_demo(directory: Path | None, *, as_json: bool) -> int:
     say("A small repository whose tests fail, and a workflow that will mend it.")
     say("The models' answers are recorded; the files, git and pytest are real.\n", "dim")
     lookup = Lookup(path=config, why="it is the demo's own", places=())
-    return run_wish(wish, lookup, keep=False, record=None, named_config=config, as_json=as_json)
+    return run_wish(wish, lookup, Manner(named_config=config, as_json=as_json))
 
 
 def lay_out(root: Path, model: str) -> Wish:

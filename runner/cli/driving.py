@@ -1,20 +1,26 @@
 """Runs one Delivery in the foreground: live view, and what Ctrl-C means.
 
 The first SIGINT, SIGTERM or SIGHUP asks for a stop at the next step boundary; the second cancels the task, which ends what
-runs and leaves the Delivery open. Only ``runner cancel`` cancels a Delivery.
+runs and leaves the Delivery open. Only ``runner cancel`` cancels a Delivery. While a person is asked something, SIGINT means:
+not now.
 """
 
 import asyncio
 import signal
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from runner.admission.history import diff
 from runner.cli.live import LiveView
+from runner.cli.person import Person
+from runner.contract.events import SavepointTaken
 from runner.contract.ids import DeliveryId
+from runner.contract.layout import delivery_layout
 from runner.contract.outcomes import ExecuteResult, Interrupted
 
 if TYPE_CHECKING:
-    from runner.factory import RunnerFactory
+    from runner.factory import Records, RunnerFactory
 
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -28,21 +34,36 @@ class Driven:
     spent: str
 
 
-def drive(factory: "RunnerFactory", document: bytes, delivery: DeliveryId, *, isolation: str) -> Driven:
-    """``execute`` to its result. Raises what ``execute`` raises; a stop is a result."""
+def drive(
+    factory: "RunnerFactory", document: bytes, delivery: DeliveryId, *, isolation: str, ask: bool = False
+) -> Driven:
+    """``execute`` to its result. Raises what ``execute`` raises; a stop is a result. With ``ask``, the person at the terminal
+    is asked for what it waits for."""
     with LiveView(isolation) as view:
-        result = asyncio.run(_execute(factory, document, delivery, view))
+        person = Person(view, partial(changed_so_far, factory.open_records())) if ask else None
+        result = asyncio.run(_execute(factory, document, delivery, view, person))
     return Driven(result=result, changed=tuple(sorted(view.changed)), spent=str(view.view.total))
 
 
-async def _execute(factory: "RunnerFactory", document: bytes, delivery: DeliveryId, view: LiveView) -> ExecuteResult:
+def changed_so_far(records: "Records", delivery: DeliveryId) -> str:
+    """The difference between a Delivery's baseline and its newest savepoint, from its own store."""
+    taken = [r.event for r in records.events(delivery) if isinstance(r.event, SavepointTaken)]
+    kept = [event for event in taken if event.role in ("baseline", "step")]
+    return diff(delivery_layout(records.state_root, delivery).store, kept[0].tree, kept[-1].tree) if kept else ""
+
+
+async def _execute(
+    factory: "RunnerFactory", document: bytes, delivery: DeliveryId, view: LiveView, person: Person | None
+) -> ExecuteResult:
     from runner.factory import Dependencies
 
     stop = asyncio.Event()
-    async with factory.open(Dependencies(observer=view, stop=stop)) as runner:
+    async with factory.open(Dependencies(observer=view, stop=stop, waits=person, interactions=person)) as runner:
         task = asyncio.create_task(runner.execute(document))
 
-        def on_signal() -> None:
+        def on_signal(number: signal.Signals) -> None:
+            if number is signal.SIGINT and person is not None and person.leave():
+                return
             if not stop.is_set():
                 stop.set()
                 view.note("stopping at the next step boundary; once more to stop now", "yellow")
@@ -52,7 +73,7 @@ async def _execute(factory: "RunnerFactory", document: bytes, delivery: Delivery
 
         loop = asyncio.get_running_loop()
         for number in SIGNALS:
-            loop.add_signal_handler(number, on_signal)
+            loop.add_signal_handler(number, on_signal, number)
         try:
             return await task
         except asyncio.CancelledError:

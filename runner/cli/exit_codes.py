@@ -1,5 +1,6 @@
 """Which exit code tells a script what happened. Pure; the table is part of the public interface."""
 
+from collections.abc import Iterable
 from enum import IntEnum
 from typing import Final, assert_never
 
@@ -13,6 +14,7 @@ from runner.contract.outcomes import (
     Settled,
     Settlement,
     Suspended,
+    Verification,
 )
 
 
@@ -33,6 +35,28 @@ class Exit(IntEnum):
 
 _NOT_NOW: Final = frozenset({Code.PROVIDER_START_FAILED})
 """Provider errors that may be gone on the next try; the others are about what was asked for."""
+
+
+_WORST_LAST: Final = (
+    Exit.OK,
+    Exit.CANCELLED,
+    Exit.SUSPENDED,
+    Exit.NOT_DONE,
+    Exit.STILL_OPEN,
+    Exit.REFUSED,
+    Exit.ATTENTION,
+)
+"""By how much it asks of whoever started it."""
+
+
+def worst(exits: Iterable[Exit]) -> Exit:
+    """The one that asks most of a person; OK for none."""
+    return max(exits, key=_WORST_LAST.index, default=Exit.OK)
+
+
+def of_verification(verification: Verification) -> Exit:
+    """What ``verify`` found."""
+    return Exit.OK if verification.ok else Exit.ATTENTION
 
 
 def of_settlement(settlement: Settlement) -> Exit:

@@ -1,21 +1,28 @@
-"""What ``inspect`` and ``cancel`` do."""
+"""What ``inspect`` and ``verify`` do: look, and change nothing."""
 
-import asyncio
 import datetime as dt
+import json
+import sys
+import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from runner.cli import config_lookup, render, state_view
-from runner.cli.activation_file import kept_file, where_of
-from runner.cli.exit_codes import Exit
-from runner.cli.program import command, program
+from runner.cli import config_lookup, state_view
+from runner.cli.activation_file import where_in
+from runner.cli.exit_codes import of_verification
+from runner.cli.program import command
 from runner.cli.terminal import columns, write_json, write_lines
 from runner.contract.errors import RunnerError
+from runner.contract.events import DeliverySettled
 from runner.contract.ids import DeliveryId, delivery_id
-from runner.contract.outcomes import CancelAck, DeliveryState
+from runner.contract.outcomes import DeliveryState
+from runner.contract.records import Record
 
 if TYPE_CHECKING:
-    from runner.factory import Records, RunnerFactory
+    from runner.factory import Records
+
+FOLLOW_S: Final = 0.3
+"""How often a followed ledger is looked at."""
 
 
 def _records(lookup: config_lookup.Lookup) -> "Records":
@@ -49,54 +56,51 @@ def show_state(lookup: config_lookup.Lookup, text: str, named_config: Path | Non
     """One Delivery now."""
     records = _records(lookup)
     state = records.inspect(delivery_id(text))
+    where = where_in(records, DeliveryId(state.delivery), named_config)
     if as_json:
-        write_json(state_view.state_document(state))
+        write_json(state_view.state_document(state, where))
+    else:
+        write_lines(state_view.state_lines(state, where, dt.datetime.now(dt.UTC), columns()))
+
+
+def show_events(lookup: config_lookup.Lookup, text: str, *, follow: bool, as_json: bool) -> None:
+    """Its ledger, in order; with ``follow`` on to its settlement, and for scripts one record a line."""
+    delivery, records = delivery_id(text), _records(lookup)
+    if follow:
+        _follow(records, delivery, as_json=as_json)
         return
-    where = _where(records, DeliveryId(state.delivery), named_config)
-    write_lines(state_view.state_lines(state, where, dt.datetime.now(dt.UTC), columns()))
-
-
-def _where(records: "Records", delivery: DeliveryId, named_config: Path | None) -> render.Where:
-    """What can be said of its places. A file that ``admit`` wrote elsewhere is not known here."""
-    kept = kept_file(records.state_root, delivery)
-    file = kept if kept.exists() else Path("ACTIVATION")
-    document = records.activation(delivery)
-    if document is not None:
-        return where_of(document, file, named_config)
-    return render.Where(
-        delivery=delivery,
-        worktree="",
-        base_commit="",
-        activation_file=file,
-        config=named_config,
-        program=program(),
-        here=Path.cwd(),
-    )
-
-
-def show_events(lookup: config_lookup.Lookup, text: str, *, as_json: bool) -> None:
-    """Its ledger, in order."""
-    delivery = delivery_id(text)
-    records = _records(lookup).events(delivery)
+    events = records.events(delivery)
     if as_json:
-        write_json({"delivery": delivery, "events": [state_view.record_document(record) for record in records]})
+        write_json({"delivery": delivery, "events": [state_view.record_document(record) for record in events]})
         return
-    for record in records:
+    for record in events:
         write_lines([state_view.record_line(record)])
 
 
-def cancel_delivery(lookup: config_lookup.Lookup, text: str, *, as_json: bool) -> int:
-    """Asks, or settles when nobody drives it. Exit 0 unless it was too late."""
-    from runner.factory import RunnerFactory
+def _follow(records: "Records", delivery: DeliveryId, *, as_json: bool) -> None:
+    last = 0
+    while True:
+        for record in records.events(delivery, after=last):
+            _show_record(record, as_json=as_json)
+            last = record.seq
+            if isinstance(record.event, DeliverySettled):
+                return
+        time.sleep(FOLLOW_S)
 
-    ack = asyncio.run(_cancel(RunnerFactory(config_lookup.load_to_act(lookup)), delivery_id(text)))
+
+def _show_record(record: Record, *, as_json: bool) -> None:
     if as_json:
-        write_json(state_view.cancel_document(ack))
+        sys.stdout.write(json.dumps(state_view.record_document(record), ensure_ascii=True) + "\n")
+        sys.stdout.flush()
     else:
-        write_lines(state_view.cancel_lines(ack))
-    return int(Exit.NOT_DONE if ack.disposition == "too-late" else Exit.OK)
+        write_lines([state_view.record_line(record)])
 
 
-async def _cancel(factory: "RunnerFactory", delivery: DeliveryId) -> CancelAck:
-    async with factory.open() as runner:
-        return await runner.cancel(delivery)
+def verify(lookup: config_lookup.Lookup, text: str, *, as_json: bool) -> int:
+    """Looks at everything that is recorded again. Exit 0 when all of it holds, else 4."""
+    found = _records(lookup).verify(delivery_id(text))
+    if as_json:
+        write_json(state_view.verification_document(found))
+    else:
+        write_lines(state_view.verification_lines(found))
+    return int(of_verification(found))

@@ -1,7 +1,10 @@
 """The live view: an observer that shows one line per step. Ended steps stay as lines, running ones tick below them."""
 
 import sys
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -28,21 +31,48 @@ class LiveView:
         self.changed: set[str] = set()
         """Paths that differ from the baseline at some point of what was seen."""
         self._live: Any = None
+        self._moves = sys.stderr.isatty()
+        self._held: list[tuple[str, Style]] | None = None
+        """Lines that came while a person was asked."""
+        self._lock = threading.RLock()
+        """Records come from another thread than questions do."""
 
     def __enter__(self) -> Self:
-        if sys.stderr.isatty():
-            from rich.live import Live
-
-            self._live = Live(
-                get_renderable=self._running,
-                console=console(stderr=True),
-                refresh_per_second=REFRESH_PER_S,
-                transient=True,
-            )
-            self._live.start()
+        self._begin()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._end()
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """The screen belongs to somebody else meanwhile: nothing moves, and what comes is shown afterwards."""
+        with self._lock:
+            self._held = []
+            self._end()
+        try:
+            yield
+        finally:
+            with self._lock:
+                held, self._held = self._held, None
+                self._begin()
+                for text, style in held or ():
+                    self._print(text, style)
+
+    def _begin(self) -> None:
+        if not self._moves:
+            return
+        from rich.live import Live
+
+        self._live = Live(
+            get_renderable=self._running,
+            console=console(stderr=True),
+            refresh_per_second=REFRESH_PER_S,
+            transient=True,
+        )
+        self._live.start()
+
+    def _end(self) -> None:
         if self._live is not None:
             self._live.stop()
             self._live = None
@@ -53,7 +83,7 @@ class LiveView:
             self._began = True
             self.note(f"isolation  {isolation_text(self._isolation)}")
         line = self.view.take(record, time.monotonic())
-        if line is not None and (self._live is None or line.state != "running"):
+        if line is not None and (not self._moves or line.state != "running"):
             self._show(line)
         match record.event:
             case events.DeliveryAccepted():
@@ -78,18 +108,22 @@ class LiveView:
         self._print(f"  {text}", style)
 
     def _show(self, line: StepLine) -> None:
-        columns = None if self._live is None else self._live.console.width
+        columns = console(stderr=True).width if self._moves else None
         self._print("\n".join(line.lines(time.monotonic(), columns)), STYLES[line.state])
 
     def _print(self, text: str, style: Style) -> None:
-        if self._live is None:
-            say(text, style)
-            return
-        from rich.text import Text
+        with self._lock:
+            if self._held is not None:
+                self._held.append((text, style))
+                return
+            if self._live is None:
+                say(text, style)
+                return
+            from rich.text import Text
 
-        # Printing shows the moving part again as it was last drawn: draw it anew, without the step that just ended.
-        self._live.refresh()
-        self._live.console.print(Text(visible(text), style=style))
+            # Printing shows the moving part again as it was last drawn: draw it anew, without the step that just ended.
+            self._live.refresh()
+            self._live.console.print(Text(visible(text), style=style))
 
     def _running(self) -> "RenderableType":
         from rich.text import Text

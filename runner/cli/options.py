@@ -13,6 +13,7 @@ ConfigOption = Annotated[
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="One JSON document on stdout; progress on stderr.")]
 PackageArgument = Annotated[Path, typer.Argument(metavar="PACKAGE", help="A workflow package (YAML or JSON).")]
+DeliveryArgument = Annotated[str, typer.Argument(metavar="DELIVERY", help="See 'runner inspect'.")]
 InputOption = Annotated[
     list[str] | None,
     typer.Option("--input", metavar="NAME=VALUE", help="NAME=TEXT, NAME=@FILE, NAME:=JSON or @FILE.json; repeatable."),

@@ -1,15 +1,24 @@
 """Results as lines for people and as documents for scripts. Pure."""
 
 import re
-import shlex
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final, assert_never
 
+from runner.cli.attention import (
+    EDITED,
+    answer_commands,
+    edited_commands,
+    effect_documents,
+    effect_lines,
+    resolve_commands,
+    step_name,
+    wait_documents,
+    wait_lines,
+)
 from runner.cli.driving import Driven
 from runner.cli.exit_codes import of_result
 from runner.cli.terminal import Line, Style
-from runner.contract.ids import OBJECT_ID_PATTERN, StepRef
+from runner.cli.where import Where, begin_command, command_lines, continue_command, git_command, runner_command
+from runner.contract.ids import OBJECT_ID_PATTERN
 from runner.contract.outcomes import (
     Busy,
     ExecuteResult,
@@ -19,7 +28,6 @@ from runner.contract.outcomes import (
     Settled,
     Settlement,
     Suspended,
-    UncertainEffect,
 )
 
 PATHS_SHOWN_MAX: Final = 20
@@ -34,68 +42,9 @@ _OUTCOME_STYLES: Final[dict[Outcome, Style]] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Where:
-    """What the commands that are printed need to name."""
-
-    delivery: str
-    worktree: str
-    base_commit: str
-    activation_file: Path
-    config: Path | None = None
-    """Set when it was named with --config: the printed commands then name it too."""
-    repository: str | None = None
-    """Where to look at the published branch; None when that is not known any more."""
-    worktree_kept: bool = True
-    program: tuple[str, ...] = ("runner",)
-    """The first words of a command line of ours."""
-    here: Path | None = None
-    """Where the person is, for shorter commands."""
-
-
-def runner_command(where: Where, *words: str) -> str:
-    """A ``runner`` command line, ready to paste."""
-    config = ("--config", str(near(where.config, where.here))) if where.config else ()
-    return shlex.join((*where.program, *words, *config))
-
-
-def git_command(where: Where, *words: str) -> str:
-    """A ``git`` command line, ready to paste; for the directory where it is pasted if the repository is not known."""
-    if where.repository is None or where.here == Path(where.repository):
-        return shlex.join(("git", *words))
-    return shlex.join(("git", "-C", str(near(Path(where.repository), where.here)), *words))
-
-
-def near(path: Path, here: Path | None) -> Path:
-    """``path`` as it is shortest said from ``here``."""
-    return path.relative_to(here) if here is not None and path.is_relative_to(here) else path
-
-
-def command_lines(commands: list[tuple[str, str]], columns: int | None, title: str = "next") -> list[Line]:
-    """What to do next: (why, command) side by side, or below each other where ``columns`` are too few."""
-    if not commands:
-        return []
-    width = max(len(why) for why, _ in commands)
-    beside = [f"    {why:<{width}}  {command}" for why, command in commands]
-    if columns is None or all(len(line) <= columns for line in beside):
-        return [f"  {title}", *beside]
-    lines: list[Line] = [f"  {title}"]
-    for why, command in commands:
-        lines += [(f"    {why}", "dim"), f"      {command}"]
-    return lines
-
-
 def short(commit: str) -> str:
     """An object id as people read it; any other text as it is."""
     return commit[:COMMIT_CHARS] if re.fullmatch(OBJECT_ID_PATTERN, commit) else commit
-
-
-def step_name(key: str | None) -> str:
-    """A step's key as people see it; a text that is no key as it is."""
-    try:
-        return str(StepRef.parse(key)) if key else ""
-    except ValueError:
-        return key or ""
 
 
 # --- the end of an execute -------------------------------------------------------------------------------------------
@@ -112,7 +61,7 @@ def result_document(driven: Driven, where: Where, diffstat: str) -> dict[str, An
         "changed": list(driven.changed),
         "diffstat": diffstat.splitlines(),
         "worktree": where.worktree if where.worktree_kept else None,
-        "activation": str(where.activation_file),
+        "activation": None if where.activation_file is None else str(where.activation_file),
         "next": [command for _, command in next_commands(result, where)],
     }
 
@@ -138,12 +87,13 @@ def _headline(result: ExecuteResult, where: Where) -> list[Line]:
     match result:
         case Settled(settlement=settlement):
             return [settlement_head(settlement), *settlement_lines(settlement)]
-        case Suspended(reason=reason, detail=detail, step=step, not_before=not_before):
-            when = f", not before {not_before}" if not_before else ""
+        case Suspended(reason=reason, detail=detail, step=step, not_before=not_before, waits=waits):
+            when = f", not before {not_before}" if not_before and not waits else ""
             at = f" at {step}" if step else ""
-            return [(f"Delivery {where.delivery}: suspended{at} ({reason}){when}", "yellow"), f"  {detail}"]
+            head: Line = (f"Delivery {where.delivery}: suspended{at} ({reason}){when}", "yellow")
+            return [head, *(wait_lines(waits) or [f"  {detail}"])]
         case NeedsIntervention(reason=reason, detail=detail, effects=effects):
-            head: Line = (f"Delivery {where.delivery}: a person must decide ({reason})", "red")
+            head = (f"Delivery {where.delivery}: a person must decide ({reason})", "red")
             return [head, f"  {detail}", *effect_lines(effects)]
         case Busy(host=host, pid=pid, since=since):
             return [(f"Delivery {where.delivery}: busy, driven by pid {pid} on {host} since {since}", "yellow")]
@@ -153,13 +103,25 @@ def _headline(result: ExecuteResult, where: Where) -> list[Line]:
             assert_never(result)
 
 
-def effect_lines(effects: tuple[UncertainEffect, ...]) -> list[Line]:
-    """Effects that were begun and whose end nobody saw."""
-    lines: list[Line] = []
-    for effect in effects:
-        lines.append(f"  uncertain  {step_name(effect.step)}: {effect.tool}, begun {effect.since}, call {effect.call}")
-        lines.append(f"             {effect.input_text}")
-    return lines
+def result_line(result: ExecuteResult) -> str:
+    """How it ended, in few words: for a list."""
+    match result:
+        case Settled(settlement=settlement):
+            at = f" at {step_name(settlement.step)}" if settlement.step else ""
+            conflict = ", not published" if settlement.publication.disposition == "conflict" else ""
+            return f"{settlement.outcome} ({settlement.reason}{at}){conflict}"
+        case Suspended(reason=reason, not_before=not_before, waits=waits):
+            names = f": {', '.join(wait.wait for wait in waits)}" if waits else ""
+            when = f", not before {not_before}" if not_before and not waits else ""
+            return f"suspended ({reason}{names}){when}"
+        case NeedsIntervention(reason=reason):
+            return f"a person must decide ({reason})"
+        case Busy(host=host, pid=pid):
+            return f"busy, driven by pid {pid} on {host}"
+        case Interrupted():
+            return "open, stopped"
+        case _:
+            assert_never(result)
 
 
 def settlement_head(settlement: Settlement) -> Line:
@@ -190,19 +152,20 @@ def settlement_lines(settlement: Settlement) -> list[Line]:
 def next_commands(result: ExecuteResult, where: Where) -> list[tuple[str, str]]:
     """What to do next, as (why, command)."""
     look = ("see what happened", runner_command(where, "inspect", where.delivery, "--events"))
-    go_on = ("continue", runner_command(where, "execute", str(near(where.activation_file, where.here))))
+    go_on = continue_command(where)
     cancel = ("give it up", runner_command(where, "cancel", where.delivery))
     match result:
         case Settled(settlement=settlement):
             return [*after_settlement(settlement, where), look]
-        case Suspended():
-            return [go_on, cancel, look]
-        case NeedsIntervention():
-            return [look, cancel]
+        case Suspended(waits=waits):
+            return [*answer_commands(where, waits), go_on, cancel, look]
+        case NeedsIntervention(reason=reason, effects=effects):
+            said = edited_commands(where) if reason == EDITED else resolve_commands(where, effects)
+            return [*said, ("then continue", go_on[1]), cancel, look]
         case Busy():
             return [("watch it", runner_command(where, "inspect", where.delivery)), cancel]
         case Interrupted():
-            return [go_on, cancel]
+            return [begin_command(where), cancel]
         case _:
             assert_never(result)
 
@@ -247,20 +210,10 @@ def _fields(result: ExecuteResult) -> dict[str, Any]:
                 "detail": result.detail,
                 "step": result.step.key if result.step else None,
                 "not_before": result.not_before,
+                "waits": wait_documents(result.waits),
             }
         case NeedsIntervention():
-            effects = [
-                {
-                    "step": e.step,
-                    "call": e.call,
-                    "tool": e.tool,
-                    "input": e.input_text,
-                    "key": e.key,
-                    "since": e.since,
-                }
-                for e in result.effects
-            ]
-            return {"reason": result.reason, "detail": result.detail, "effects": effects}
+            return {"reason": result.reason, "detail": result.detail, "effects": effect_documents(result.effects)}
         case Busy():
             return {"host": result.host, "pid": result.pid, "since": result.since}
         case Interrupted():

@@ -3,20 +3,21 @@
 import datetime as dt
 from typing import Any, Final, assert_never
 
-from runner.cli.render import (
-    Where,
-    after_settlement,
-    command_lines,
+from runner.cli.attention import (
+    EDITED,
+    INDENT,
+    answer_commands,
+    edited_commands,
     effect_lines,
-    near,
-    runner_command,
-    settlement_head,
-    settlement_lines,
+    resolve_commands,
+    wait_lines,
 )
+from runner.cli.render import after_settlement, settlement_head, settlement_lines
 from runner.cli.run_view import STYLES, Spent, State, StepLine, isolation_text, one_line
 from runner.cli.terminal import Line
+from runner.cli.where import Where, begin_command, command_lines, continue_command, runner_command
 from runner.contract.ids import StepRef
-from runner.contract.outcomes import CancelAck, DeliveryState, StepState
+from runner.contract.outcomes import CancelAck, DeliveryState, StepState, Verification
 from runner.contract.records import Record
 from runner.contract.text import excerpt
 
@@ -43,8 +44,8 @@ def state_lines(state: DeliveryState, where: Where, now: dt.datetime, columns: i
         lines.append((f"Delivery {state.delivery}: {state.phase}", "bold"))
         lines.append(f"  driver     {state.driver or 'none: nobody is working on it'}")
     if state.detail and not any(step.detail == state.detail for step in state.steps):
-        lines.append(f"  detail     {state.detail}")
-    lines += effect_lines(state.uncertain)
+        lines.append("  detail     " + state.detail.replace("\n", f"\n{INDENT}"))
+    lines += [*effect_lines(state.uncertain), *wait_lines(state.waits)]
     if state.accepted_at:
         lines.append(f"  accepted   {when(state.accepted_at)}")
         lines.append(f"  {'settled' if settled else 'last sign':<10} {when(state.last_at)}")
@@ -116,14 +117,22 @@ def _total(steps: tuple[StepState, ...]) -> Spent:
 def next_of(state: DeliveryState, where: Where) -> list[tuple[str, str]]:
     """What to do next with a Delivery that was looked at, as (why, command)."""
     look = ("see what happened", runner_command(where, "inspect", state.delivery, "--events"))
-    go_on = ("continue", runner_command(where, "execute", str(near(where.activation_file, where.here))))
+    go_on = continue_command(where) if state.accepted_at else begin_command(where)
     cancel = ("give it up", runner_command(where, "cancel", state.delivery))
     if state.settlement is not None:
         base_is_known = where.base_commit != ""
         return [*(after_settlement(state.settlement, where) if base_is_known else []), look]
+    answers = answer_commands(where, state.waits)
     if state.driver is not None:
-        return [look, cancel]
-    return [look, cancel] if state.phase == "needs-intervention" else [go_on, cancel, look]
+        return [*answers, look, cancel]
+    said = resolutions(state, where)
+    return [*answers, *said, ("then continue", go_on[1]) if said else go_on, cancel, look]
+
+
+def resolutions(state: DeliveryState, where: Where) -> list[tuple[str, str]]:
+    """What a person may say of what nobody knows, as (why, command)."""
+    edited = state.phase == "needs-intervention" and state.detail.startswith(f"{EDITED}: ")
+    return [*(edited_commands(where) if edited else []), *resolve_commands(where, state.uncertain)]
 
 
 def list_lines(found: list[DeliveryState | tuple[str, str]]) -> list[Line]:
@@ -155,8 +164,8 @@ def list_document(state: DeliveryState) -> dict[str, Any]:
     }
 
 
-def state_document(state: DeliveryState) -> dict[str, Any]:
-    return dict(state.model_dump(mode="json"))
+def state_document(state: DeliveryState, where: Where) -> dict[str, Any]:
+    return {**state.model_dump(mode="json"), "next": [words for _, words in next_of(state, where)]}
 
 
 def when(at: str) -> str:
@@ -228,3 +237,24 @@ def cancel_lines(ack: CancelAck) -> list[Line]:
 def cancel_document(ack: CancelAck) -> dict[str, Any]:
     settlement = ack.settlement.model_dump(mode="json") if ack.settlement else None
     return {"delivery": ack.delivery, "disposition": ack.disposition, "settlement": settlement}
+
+
+# --- verify ----------------------------------------------------------------------------------------------------------
+
+
+def verification_lines(found: Verification) -> list[Line]:
+    """``verify DELIVERY``: every check, then what it comes to."""
+    width = max((len(check.name) for check in found.checks), default=0)
+    lines: list[Line] = []
+    for check in found.checks:
+        detail = check.detail.replace("\n", "\n" + " " * (width + 12))
+        line = f"  {'ok' if check.ok else 'failed':<6}  {check.name:<{width}}  {detail}".rstrip()
+        lines.append((line, "" if check.ok else "red"))
+    failed = sum(not check.ok for check in found.checks)
+    if failed:
+        return [*lines, (f"Delivery {found.delivery}: {failed} of {len(found.checks)} checks failed", "red")]
+    return [*lines, (f"Delivery {found.delivery}: all {len(found.checks)} checks hold", "green")]
+
+
+def verification_document(found: Verification) -> dict[str, Any]:
+    return {**found.model_dump(mode="json"), "ok": found.ok}

@@ -15,7 +15,8 @@ def test_help_imports_nothing_heavy(runner: CommandLine) -> None:
     )
     answer = runner.python("-c", code)
     assert answer.out.splitlines()[-1] == ""
-    for name in ("demo", "init", "check", "graph", "admit", "execute", "run", "inspect", "cancel", "doctor"):
+    named = "demo init check graph admit execute run inspect cancel doctor answer resolve verify takeover"
+    for name in named.split():
         assert f"\n  {name} " in answer.out
 
 
@@ -28,6 +29,13 @@ def test_help_imports_nothing_heavy(runner: CommandLine) -> None:
         ("graph", "p.yaml", "--format", "png"),
         ("execute",),
         ("inspect", "--events"),
+        ("inspect", "--follow"),
+        ("execute", "d1", "--open"),
+        ("answer", "d1"),
+        ("answer", "d1", "a@1", "two", "words"),
+        ("resolve", "d1"),
+        ("resolve", "d1", "--abandon", "--adopt"),
+        ("takeover",),
     ],
 )
 def test_usage(runner: CommandLine, words: tuple[str, ...]) -> None:
@@ -52,6 +60,14 @@ def test_usage(runner: CommandLine, words: tuple[str, ...]) -> None:
         (("cancel", "nobody"), "delivery-unknown", 2),
         (("inspect", "nobody"), "delivery-unknown", 2),
         (("inspect", "nobody", "--events"), "delivery-unknown", 2),
+        (("inspect", "nobody", "--follow"), "delivery-unknown", 2),
+        (("execute", "nobody"), "delivery-unknown", 2),
+        (("answer", "nobody", "yes"), "delivery-unknown", 2),
+        (("answer", "nobody", "{"), "answer-invalid", 2),
+        (("resolve", "nobody", "c", "--abandon"), "delivery-unknown", 2),
+        (("resolve", "nobody", "c", "--adopt"), "usage", 2),
+        (("verify", "nobody"), "delivery-unknown", 2),
+        (("takeover", "nobody", "--yes"), "delivery-unknown", 2),
     ],
 )
 def test_refusals(runner: CommandLine, words: tuple[str, ...], code: str, exit_code: int) -> None:

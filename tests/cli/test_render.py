@@ -8,6 +8,7 @@ import pytest
 
 from runner.cli import failures, render
 from runner.cli.driving import Driven
+from runner.cli.where import Where, git_command, runner_command
 from runner.contract.errors import CallerError, Code, Finding
 from runner.contract.ids import DeliveryId, StepRef
 from runner.contract.outcomes import (
@@ -23,7 +24,7 @@ from runner.contract.outcomes import (
 from tests.cli.records import settlement, text_of
 
 D = DeliveryId("d1")
-WHERE = render.Where(
+WHERE = Where(
     delivery="d1",
     worktree="/w/my work",
     base_commit="2" * 40,
@@ -56,13 +57,11 @@ def test_conflict_keeps_the_result_in_reach() -> None:
 
 def test_open_ones_say_how_to_go_on() -> None:
     """Every result that leaves the Delivery open prints the command that continues it."""
-    for result in (
-        Suspended(
-            delivery=D, reason="quota", detail="wait", step=StepRef.parse("plan@1"), not_before="2026-01-01T00:00:00Z"
-        ),
-        Interrupted(delivery=D, detail="stopped"),
-    ):
-        assert "runner execute /s/d1.json --config '/c d.toml'" in _shown(result)
+    step = StepRef.parse("plan@1")
+    suspended = Suspended(delivery=D, reason="quota", detail="wait", step=step, not_before="2026-01-01T00:00:00Z")
+    assert "runner execute d1 --config '/c d.toml'" in _shown(suspended)
+    # Stopped that early, it may not be known by its id.
+    assert "runner execute /s/d1.json --config '/c d.toml'" in _shown(Interrupted(delivery=D, detail="stopped"))
     busy = _shown(Busy(delivery=D, host="h", pid=7, since="then"))
     assert "pid 7 on h since then" in busy and "runner cancel d1" in busy
 
@@ -103,8 +102,8 @@ def test_a_command_is_never_cut_or_broken() -> None:
 def test_places_are_said_from_where_the_person_is(here: str, said: str) -> None:
     """Shorter where it can be, and right in every case."""
     where = replace(WHERE, here=Path(here), config=Path(here) / "c.toml", program=(".venv/bin/runner",))
-    assert render.git_command(where, "merge", "b") == f"{said} b"
-    assert render.runner_command(where, "cancel", "d1") == ".venv/bin/runner cancel d1 --config c.toml"
+    assert git_command(where, "merge", "b") == f"{said} b"
+    assert runner_command(where, "cancel", "d1") == ".venv/bin/runner cancel d1 --config c.toml"
 
 
 def test_errors_show_every_finding() -> None:

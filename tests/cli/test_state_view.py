@@ -5,15 +5,26 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from runner.cli import render, state_view
+from runner.cli import state_view
+from runner.cli.exit_codes import of_verification
+from runner.cli.where import Where
 from runner.contract import events
-from runner.contract.outcomes import DeliveryState, Outcome, Reason, StepState, UncertainEffect
+from runner.contract.outcomes import (
+    Check,
+    DeliveryState,
+    OpenWait,
+    Outcome,
+    Reason,
+    StepState,
+    UncertainEffect,
+    Verification,
+)
 from tests.cli.records import OID, record, settlement, text_of
 
 AT = "2026-01-01T10:00:00.000000Z"
 LATER = "2026-01-01T10:02:05.500000Z"
 NOW = dt.datetime(2026, 1, 1, 11, tzinfo=dt.UTC)
-WHERE = render.Where(
+WHERE = Where(
     delivery="d1",
     worktree="/w",
     base_commit="2" * 40,
@@ -32,7 +43,7 @@ def delivery(*steps: StepState, **more: Any) -> DeliveryState:
     return DeliveryState.model_validate({**fields, "records": 9, "steps": steps, **more})
 
 
-def shown(state: DeliveryState, where: render.Where = WHERE, columns: int | None = None) -> str:
+def shown(state: DeliveryState, where: Where = WHERE, columns: int | None = None) -> str:
     return text_of(state_view.state_lines(state, where, NOW, columns))
 
 
@@ -73,16 +84,81 @@ def test_an_open_delivery_says_how_to_go_on() -> None:
     assert "runner cancel d1" in driven and "execute" not in driven
     left = shown(delivery(running, phase="suspended"))
     assert "nobody is working on it" in left and "0.0s  nobody drives it" in left
-    assert "    continue           runner execute /s/d1.json\n" in left
+    assert "    continue           runner execute d1\n" in left
 
 
-def test_what_needs_a_person() -> None:
-    """Which effect is uncertain; never a command that would repeat it."""
-    effect = UncertainEffect(
-        step="deploy@1", call="deploy@1/1/t1", tool="command", input_text="./deploy", key="k", since=AT
+EFFECT = UncertainEffect(
+    step="deploy@1", call="deploy@1/1/t1", tool="command", input_text="./deploy", key="sha256:k", since=AT
+)
+
+
+def test_an_uncertain_effect() -> None:
+    """Which, since when, with what, under which key; every resolution as a command, and only then how to go on."""
+    state = delivery(step("deploy@1", "running"), phase="needs-intervention", uncertain=(EFFECT,))
+    text = shown(state)
+    assert f"uncertain  deploy: command, begun {AT}, call deploy@1/1/t1\n" in text
+    assert "             ./deploy\n             key sha256:k\n" in text
+    assert [words for _, words in state_view.next_of(state, WHERE)] == [
+        "runner resolve d1 deploy@1/1/t1 --happened 0",
+        "runner resolve d1 deploy@1/1/t1 --did-not-happen",
+        "runner resolve d1 deploy@1/1/t1 --abandon",
+        "runner execute d1",
+        "runner cancel d1",
+        "runner inspect d1 --events",
+    ]
+
+
+def test_two_uncertain_effects_are_told_apart() -> None:
+    """Each command says which of them it is about."""
+    other = EFFECT.model_copy(update={"call": "ship@1/1/t1", "tool": "ship"})
+    text = shown(delivery(phase="needs-intervention", uncertain=(EFFECT, other)))
+    assert "it did not happen (ship@1/1/t1) " in text and "runner resolve d1 ship@1/1/t1 --happened RESULT" in text
+
+
+def test_an_edited_worktree() -> None:
+    """What somebody changed is decided about, by name."""
+    text = shown(delivery(phase="needs-intervention", detail="worktree-edited: plan: src/a.py"))
+    for said in ("adopt", "discard", "abandon"):
+        assert f"runner resolve d1 --{said}\n" in text
+
+
+def test_open_questions() -> None:
+    """Who asks, what, until when, what an answer is, and one command for every answer; its terminal is not steered."""
+    answer = {
+        "type": "object",
+        "properties": {"decision": {"type": "string", "enum": ["approve", "reject"]}, "comment": {"type": "string"}},
+        "required": ["decision"],
+    }
+    review = {"kind": "approval", "step": "review@2", "prompt": "Ship\x1b[2J it?\nReally?", "answer_schema": answer}
+    first = OpenWait.model_validate(
+        {**review, "wait": "review@2~1", "outcome": "decision", "since": AT, "expires_at": LATER}
     )
-    text = shown(delivery(step("deploy@1", "running"), phase="needs-intervention", uncertain=(effect,)))
-    assert "uncertain  deploy: command" in text and "./deploy" in text and "execute" not in text
+    text = shown(delivery(phase="suspended", waits=(first,)))
+    assert f"asks       review.visit[2]: wait review@2~1, since {AT}, until {LATER}\n" in text
+    assert "             Ship\\x1b[2J it?\n             Really?\n" in text
+    assert "answer: decision = approve | reject, comment (optional text)\n" in text
+    assert "    approve            runner answer d1 'review@2~1' approve\n" in text
+    second = OpenWait.model_validate(
+        {"wait": "a@1/1/t1", "kind": "interaction", "step": "a@1", "prompt": "?", "answer_schema": True, "since": AT}
+    )
+    both = shown(delivery(phase="suspended", driver="host:7", waits=(first, second)))
+    assert "reject (review.visit[2])" in both and "runner answer d1 a@1/1/t1 VALUE\n" in both
+    assert "execute" not in both
+
+
+def test_verification() -> None:
+    """Every check and its detail, then how many failed."""
+    checks = (Check(name="chain", ok=True, detail="9 records"), Check(name="store", ok=False, detail="a\nb"))
+    lines = text_of(state_view.verification_lines(Verification(delivery="d1", checks=checks))).splitlines()
+    assert lines == [
+        "  ok      chain  9 records",
+        "  failed  store  a",
+        "                 b",
+        "Delivery d1: 1 of 2 checks failed",
+    ]
+    whole = Verification(delivery="d1", checks=checks[:1])
+    assert text_of(state_view.verification_lines(whole)).endswith("Delivery d1: all 1 checks hold")
+    assert [of_verification(v) for v in (whole, Verification(delivery="d1", checks=checks))] == [0, 4]
 
 
 def test_a_long_reason_is_shown_whole_and_bounded() -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from runner.cli import demo
 from runner.cli.config_lookup import Lookup
-from runner.cli.executing import run_wish
+from runner.cli.executing import Manner, run_wish
 from runner.contract.recording import line_bytes, read
 from tests.servers.scripted_openai import ScriptedOpenAi, script_of
 
@@ -29,7 +29,7 @@ def record(root: Path) -> dict[str, bytes]:
         config.write_text(demo.config_text(root, settings))
         wish = demo.lay_out(root, "openai:scripted")
         lookup = Lookup(path=config, why="it is the recording's own", places=())
-        code = run_wish(wish, lookup, keep=False, record=root / "made", named_config=config, as_json=False)
+        code = run_wish(wish, lookup, Manner(record=root / "made", named_config=config))
     if code != 0:
         raise SystemExit(f"the workflow ended with {code}: nothing was recorded")
     return {path.name: _steady(path) for path in sorted((root / "made").glob("*.jsonl"))}
