@@ -1,8 +1,8 @@
 """The door: ``execute``, ``inspect`` and ``cancel`` Deliveries. Decides, records, performs; everything private stays behind.
 
-The order of ``execute``: interpret, correlate (a settled Delivery is answered here), check the meaning, check the providers,
-look at the worktree, take the fence, correlate again, lease, accept, screen, drive, close. Up to the fence nothing is
-written.
+The order of ``execute``: interpret, correlate (a settled Delivery is answered here), check the meaning, check the providers
+(unless nothing begins any more), look at the worktree, take the fence, correlate again, lease, accept, screen, drive, close.
+Up to the fence nothing is written.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ from runner.coordinator.correlation import check_activation, check_meaning
 from runner.coordinator.driving import Setting, StopSwitch, drive_to_boundary
 from runner.coordinator.inspection import inspect_delivery
 from runner.coordinator.joining import ended, in_thread
-from runner.coordinator.journal import accepted_in, settled_in, terminal_facts
+from runner.coordinator.journal import accepted_in, remaining_in, settled_in, terminal_facts
 from runner.coordinator.leaving import leave_cancel
 from runner.coordinator.observation import Observation
 from runner.coordinator.wishes import CANCEL
@@ -142,7 +142,8 @@ class Coordinator:
         settled = await in_thread(self._correlate, layout, plan)
         if settled is not None:
             return settled
-        self._setting.assembly.check(activation)
+        if not await in_thread(_only_ends, layout):
+            self._setting.assembly.check(activation)
         if not layout.ledger.exists():
             worktree = Path(activation.workspace.worktree)
             await in_thread(lease.check, self._setting.state_root, plan.delivery, worktree)
@@ -197,6 +198,16 @@ class Coordinator:
         if found is None:
             return CancelAck(delivery=name, disposition="requested")
         return canonical(FileArtifacts(layout.artifacts).get(found[0].document))
+
+
+def _only_ends(layout: DeliveryLayout) -> bool:
+    """Whether no step begins any more: it was cancelled, given up, or its terminal is decided. No provider is needed for that,
+    so a lost secret keeps nobody from cancelling."""
+    if not layout.ledger.exists():
+        return False
+    with open_reader(layout) as reader:
+        left = remaining_in(reader)
+    return left.closing or left.wind is not None or _waits_in_inbox(layout)
 
 
 def _waits_in_inbox(layout: DeliveryLayout) -> bool:

@@ -62,6 +62,15 @@ async def test_after_dying_anywhere(house: House, point: str) -> None:
     assert set(house.world.effects.values()) == {1}
 
 
+async def test_without_its_providers(house: House) -> None:
+    """A secret that is lost meanwhile keeps nobody from cancelling: no provider is looked at for it, now or later."""
+    await suspend(house, "first")
+    checked = house.world.checked
+    assert (await house.coordinator().cancel(ONE)).disposition == "settled"
+    settled(await house.coordinator().execute(house.activation()))
+    assert house.world.checked == checked
+
+
 async def test_while_suspended(house: House) -> None:
     """Nobody drives it: it is settled at once, and the wait is not open any more."""
     await suspend(house, "first")
