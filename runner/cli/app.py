@@ -63,6 +63,8 @@ def run(argv: Sequence[str], platform: str = sys.platform) -> int:
         return _reader_gone()
     except (KeyboardInterrupt, typer.Abort):
         return 130
+    except OSError as error:
+        return _machine_refused(error, as_json=as_json)
     except Exception as error:  # the outermost boundary: nothing a user can type yields a traceback
         return _unexpected(error, as_json=as_json)
     return int(code or 0)
@@ -86,6 +88,16 @@ def _unexpected(error: Exception, *, as_json: bool) -> int:
 
     show_internal(error, as_json=as_json, full=os.environ.get(DEBUG) == "1")
     return 4
+
+
+def _machine_refused(error: OSError, *, as_json: bool) -> int:
+    """What no room translated: a path that cannot be one is the caller's, anything else the machine's."""
+    from runner.cli.exit_codes import of_error
+    from runner.cli.failures import refusal_of, show_error
+
+    refusal = refusal_of(error)
+    show_error(refusal, as_json=as_json)
+    return int(of_error(refusal))
 
 
 def _refuse_windows(*, as_json: bool) -> int:

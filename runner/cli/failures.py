@@ -1,11 +1,12 @@
 """How a failure looks: code, message, every finding with its place, and what to do; never a traceback."""
 
+import errno
 import sys
 import traceback
 from typing import Any
 
 from runner.cli.terminal import Line, write_json, write_lines
-from runner.contract.errors import Code, RunnerError
+from runner.contract.errors import CallerError, Code, EnvironmentFault, RunnerError
 
 DEBUG = "RUNNER_DEBUG"
 
@@ -33,6 +34,17 @@ def lines_of(error: RunnerError) -> list[Line]:
     if error.remedy:
         lines.append((f"  what to do: {error.remedy}", "cyan"))
     return lines
+
+
+def refusal_of(error: OSError) -> RunnerError:
+    """An error of the operating system in our words."""
+    named = f"{str(error.filename)!r:.300}: " if error.filename is not None else ""
+    message = f"{named}{error.strerror or error}"
+    if error.errno in (errno.ENAMETOOLONG, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.EINVAL):
+        return CallerError(Code.USAGE, message, remedy="name another path")
+    full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+    remedy = "free some space, then try again" if full else "check its owner and rights, then try again"
+    return EnvironmentFault(Code.DISK_FULL if full else Code.STATE_UNWRITABLE, message, remedy=remedy)
 
 
 def show_error(error: RunnerError, *, as_json: bool) -> None:
