@@ -6,6 +6,7 @@ over every file. ``processes`` counts what was started, for the cost tests.
 """
 
 import os
+import re
 import select
 import subprocess
 import tempfile
@@ -23,6 +24,8 @@ OUTPUT_BYTES_MAX: Final = 512 * 1024 * 1024
 """A listing of a million paths of 500 bytes; what is larger is not a repository that custody accepts."""
 STDERR_BYTES_MAX: Final = 4_096
 _CHUNK: Final = 1 << 16
+OLDEST: Final = (2, 36)
+"""The first git that syncs what it writes (core.fsync)."""
 
 OVERRIDES: Final = (
     "core.hooksPath=/dev/null",
@@ -112,6 +115,8 @@ class Git:
 
     def __init__(self, executable: str = "git") -> None:
         self._executable = executable
+        self._known = False
+        """Whether this git is one that custody can rely on."""
         self.processes = 0
 
     def run(
@@ -143,6 +148,7 @@ class Git:
         timeout_s: float = TIMEOUT_S,
     ) -> "Conversation":
         """A started command to talk with. ``stdin`` None opens a pipe; bytes or a file are its whole input."""
+        self._look_once()
         overrides = [part for item in (*OVERRIDES, *config) for part in ("-c", item)]
         command = _Command(
             argv=(self._executable, *overrides, *args),
@@ -152,6 +158,25 @@ class Git:
         )
         self.processes += 1
         return Conversation(command, stdin, timeout_s)
+
+    def _look_once(self) -> None:
+        """``GIT_MISSING`` for a git that would not sync what it writes; asked once, and not counted."""
+        if self._known:
+            return
+        command = _Command(
+            argv=(self._executable, "--version"), text="git --version", env=base_environment(), cwd=Path("/")
+        )
+        with Conversation(command, b"", TIMEOUT_S) as talk:
+            said = os.fsdecode(talk.read_all(_CHUNK)).strip()
+            talk.end()
+        numbers = re.match(r"git version (\d+)\.(\d+)", said)
+        if numbers is None or (int(numbers[1]), int(numbers[2])) < OLDEST:
+            raise EnvironmentFault(
+                Code.GIT_MISSING,
+                f"{said[:80]!r} is too old, or no git",
+                remedy=f"install git {'.'.join(map(str, OLDEST))} or newer, then execute again",
+            )
+        self._known = True
 
     def user_setting(self, place: Place, name: str, *, as_path: bool = False) -> str | None:
         """One setting as the user's own git would see it (system, global and repository config). Runs nothing of it."""

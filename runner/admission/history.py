@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from runner.admission.worktree import GitFailed, run_git
+from runner.admission.worktree import GitFailed, required_git, run_git
 from runner.contract.errors import Code, EnvironmentFault
 from runner.contract.ids import OBJECT_ID_PATTERN
 
@@ -16,7 +16,7 @@ DATE: Final = "1767225600 +0000"
 
 def git_version() -> str:
     """``git version 2.39.5``; ``EnvironmentFault(git-missing)``."""
-    return run_git(Path("/"), "--version").decode(errors="replace").strip()
+    return required_git()
 
 
 def diffstat(repository: Path, base: str, commit: str) -> str:

@@ -11,6 +11,7 @@ Refused by name, because a result made from them would be wrong: files under a f
 """
 
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -36,6 +37,11 @@ NO_EFFECTS: Final = {
     "maintenance.auto": "false",
     "advice.detachedHead": "false",
 }
+
+MISLEADING: Final = ("GIT_OBJECT_DIRECTORY", "GIT_COMMON_DIR", "GIT_WORK_TREE")
+"""Variables that keep GitPython from seeing a repository where there is one; git sets them for its hooks."""
+OLDEST_GIT: Final = (2, 36)
+"""The first that syncs what it writes (core.fsync)."""
 
 PATHS_SHOWN_MAX: Final = 20
 
@@ -68,16 +74,21 @@ class Checkout:
 
 def discover(path: Path) -> Repository:
     """The repository whose checkout ``path`` is or lies in. ``CallerError`` (``repository-invalid``) saying why not. Reads only."""
-    if shutil.which("git") is None:
-        raise EnvironmentFault(Code.GIT_MISSING, "git is not installed", remedy="install git 2.36 or newer")
-    import git
-
+    required_git()
+    try:
+        import git
+    except ImportError as error:
+        # GitPython tries git when it is imported.
+        problem = f"git does not work: {error}"
+        raise EnvironmentFault(
+            Code.GIT_MISSING, problem, remedy="see 'git version' and GIT_PYTHON_GIT_EXECUTABLE"
+        ) from None
     try:
         found = git.Repo(path, search_parent_directories=True)
     except (git.InvalidGitRepositoryError, git.NoSuchPathError):
-        raise _invalid(
-            path, "is not inside a git repository", "run 'git init' and commit, or name another folder"
-        ) from None
+        misled = [name for name in MISLEADING if name in os.environ]
+        remedy = f"unset {', '.join(misled)}" if misled else "run 'git init' and commit, or name another folder"
+        raise _invalid(path, "is not inside a git repository", remedy) from None
     except (git.GitError, OSError, ValueError) as error:
         raise _invalid(path, f"cannot be opened as a repository: {error}", "check it with 'git status'") from None
     try:
@@ -114,7 +125,7 @@ def _judged(root: Path, common_dir: Path) -> Repository:
     try:
         head = run_git(root, "rev-parse", "--verify", "--quiet", "HEAD^{commit}").decode().strip()
     except GitFailed:
-        raise _invalid(root, "has no commit yet", "commit something first") from None
+        raise _invalid(root, "has no commit that can be read", "commit something first, or see 'git fsck'") from None
     return Repository(root=root, common_dir=common_dir, head=ObjectId(head), config=config)
 
 
@@ -152,7 +163,7 @@ def planned_worktree(repository: Repository, *, base: str | None, directory: Pat
     """The worktree that ``make_worktree`` will make at ``directory`` (where nothing may be), detached at ``base`` (default:
     what is checked out in the repository). ``CallerError`` for an unknown base or files under a filter, ``EnvironmentFault``
     for the directory. Writes nothing."""
-    commit, tree = _resolved(repository, base or repository.head)
+    commit, tree = _resolved(repository, repository.head if base is None else base)
     if not _is_text(directory):
         raise EnvironmentFault(
             Code.STATE_UNWRITABLE, f"{str(directory)!r} is not UTF-8 text", remedy="name another folder"
@@ -308,13 +319,20 @@ def target_expected(repository: Repository, ref: str) -> str:
     """What the target is now: an object id or ``absent``. ``CallerError`` (``target-invalid``) for a name git refuses, a ref
     that is checked out somewhere, a symbolic one, or one that another ref's name stands in the way of."""
     root = repository.root
+    if not _is_text(Path(ref)):
+        raise _target(ref, "is not UTF-8 text", "choose a plainer name")
+    branch = ref.removeprefix("refs/heads/")
+    if branch != ref and (branch in ("HEAD", "@") or branch.startswith("-")):
+        raise _target(ref, "is a name git refuses for a branch", "name another branch")
+    if ref.startswith("refs/runner/"):
+        raise _target(ref, "lies where results are kept", "name a branch")
     try:
         run_git(root, "check-ref-format", ref)
     except GitFailed:
         raise _target(ref, "is not a name git accepts", "see 'git check-ref-format'") from None
     if problem := ref_problem(ref):
         raise _target(ref, f"cannot be used: {problem}", "choose a shorter, plainer name")
-    if not ref.startswith(("refs/heads/", "refs/tags/", "refs/runner/")):
+    if not ref.startswith(("refs/heads/", "refs/tags/")):
         raise _target(ref, "is neither a branch nor a tag", "name a branch")
     try:
         refs = run_git(root, "for-each-ref", "--format=%(refname)%00%(objectname)%00%(symref)").decode(
@@ -349,6 +367,24 @@ def _target(ref: str, why: str, remedy: str) -> CallerError:
 
 class GitFailed(Exception):
     """A git command ended with another status than zero; the message is its error output."""
+
+
+def required_git() -> str:
+    """What ``git --version`` says. ``EnvironmentFault`` (``git-missing``) when there is none that is new enough."""
+    oldest = ".".join(map(str, OLDEST_GIT))
+    try:
+        said = run_git(Path("/"), "--version").decode("utf-8", "replace").strip()
+    except GitFailed as error:
+        raise EnvironmentFault(
+            Code.GIT_MISSING,
+            f"git does not work: {error or 'it says nothing'}",
+            remedy=f"install git {oldest} or newer",
+        ) from None
+    numbers = re.match(r"git version (\d+)\.(\d+)", said)
+    if numbers is None or (int(numbers[1]), int(numbers[2])) < OLDEST_GIT:
+        problem = f"{said.splitlines()[0] if said else 'this git'!r:.80} is too old, or no git"
+        raise EnvironmentFault(Code.GIT_MISSING, problem, remedy=f"install git {oldest} or newer")
+    return said
 
 
 def run_git(
