@@ -1,24 +1,22 @@
-"""What is known of a Delivery: one pass over its ledger, beside a driver that may be running. Changes nothing."""
+"""What is known of a Delivery, read beside a driver that may be running. Costs its steps, not its history; changes nothing."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
 
 from runner.contract import events
 from runner.contract.canonical import canonical
 from runner.contract.errors import CallerError, Code, IntegrityError
-from runner.contract.ids import DeliveryId, delivery_id
+from runner.contract.ids import DeliveryId, StepRef, delivery_id
 from runner.contract.layout import DeliveryLayout, delivery_layout
 from runner.contract.outcomes import DeliveryState, Settlement, StepState
 from runner.contract.records import Record
 from runner.coordinator.fence import live_driver
-from runner.coordinator.journal import accepted_in, settled_in
+from runner.coordinator.journal import accepted_in, essentials, settled_in
 from runner.coordinator.machine import CUES, Cue, Phase, after
 from runner.coordinator.recovery import Found, describe, uncertain
 from runner.ledger import FileArtifacts, open_reader
-
-State = Literal["scheduled", "running", "completed", "failed", "skipped", "superseded"]
+from runner.ledger.steps import shown_after
 
 
 def list_deliveries(state_root: Path) -> tuple[DeliveryId, ...]:
@@ -45,7 +43,7 @@ def inspect_delivery(state_root: Path, delivery: str, isolation: str = "none") -
     if not layout.ledger.exists():
         return fold((), name, driver, isolation)
     with open_reader(layout) as reader:
-        return fold(reader.read(), name, driver, isolation)
+        return fold(essentials(reader), name, driver, isolation, reader.steps())
 
 
 def open_deliveries(state_root: Path) -> tuple[DeliveryId, ...]:
@@ -75,11 +73,20 @@ def accepted_activation(state_root: Path, delivery: str) -> bytes | None:
     return None if found is None else canonical(FileArtifacts(layout.artifacts).get(found[0].document))
 
 
-def fold(records: Iterable[Record], delivery: DeliveryId, driver: str | None, isolation: str) -> DeliveryState:
-    """The state after ``records``, all of them in order. Pure; costs one pass."""
+def fold(
+    records: Iterable[Record],
+    delivery: DeliveryId,
+    driver: str | None,
+    isolation: str,
+    steps: tuple[StepState, ...] | None = None,
+) -> DeliveryState:
+    """The state after ``records``: all of them in order, or only the essential ones when ``steps`` are known. Pure."""
     seen = _Seen()
+    shown: dict[StepRef, StepState] = {}
     for record in records:
         seen.add(record)
+        if steps is None and record.step is not None:
+            shown[record.step] = shown_after(shown.get(record.step), record)
     left = seen.found.remaining
     if driver is None:
         seen.move(Cue.LEFT)
@@ -100,87 +107,11 @@ def fold(records: Iterable[Record], delivery: DeliveryId, driver: str | None, is
         accepted_at=seen.accepted_at,
         last_at=seen.last_at,
         records=seen.head,
-        steps=tuple(step.state() for step in seen.steps.values()),
+        steps=tuple(shown.values()) if steps is None else steps,
         waits=() if left.closing else tuple(waiting.wait for waiting in left.waits),
         uncertain=effects,
         settlement=seen.settlement,
     )
-
-
-@dataclass(slots=True)
-class _Step:
-    """One step while its records go by."""
-
-    key: str
-    since: str
-    state_name: State = "scheduled"
-    attempt: int = 0
-    outcome: str | None = None
-    detail: str = ""
-    began: str | None = None
-    model_calls: int = 0
-    tool_calls: int = 0
-    answers: int = 0
-    counted: int = 0
-    priced: int = 0
-    input_tokens: int = 0
-    output_tokens: int = 0
-    cost_usd: float = 0.0
-
-    def state(self) -> StepState:
-        return StepState(
-            step=self.key,
-            state=self.state_name,
-            attempt=self.attempt,
-            outcome=self.outcome,
-            since=self.since,
-            began=self.began,
-            detail=self.detail,
-            model_calls=self.model_calls,
-            tool_calls=self.tool_calls,
-            answers=self.answers,
-            counted=self.counted,
-            priced=self.priced,
-            input_tokens=self.input_tokens,
-            output_tokens=self.output_tokens,
-            cost_usd=self.cost_usd,
-        )
-
-    def add(self, record: Record) -> None:
-        match record.event:
-            case events.StepAttemptStarted():
-                self._move(record, "running")
-                self.began = self.began or record.at
-                self.attempt = record.attempt or self.attempt
-            case events.StepCompleted(outcome=outcome):
-                self._move(record, "completed", outcome)
-            case events.StepFailed(outcome=outcome, message=message):
-                self._move(record, "failed", outcome, message)
-            case events.StepSkipped(reason=reason):
-                self._move(record, "skipped", "skipped", reason)
-            case events.StepSuperseded(reason=reason):
-                self._move(record, "superseded", "superseded", reason)
-            case events.ModelCalled():
-                self.model_calls += 1
-            case events.ModelResponded(usage=usage):
-                self._spend(usage)
-            case events.ToolCalled():
-                self.tool_calls += 1
-            case _:
-                pass
-
-    def _spend(self, usage: events.Usage) -> None:
-        self.answers += 1
-        if usage.input_tokens is not None or usage.output_tokens is not None:
-            self.counted += 1
-            self.input_tokens += usage.input_tokens or 0
-            self.output_tokens += usage.output_tokens or 0
-        if usage.cost_usd is not None:
-            self.priced += 1
-            self.cost_usd += usage.cost_usd
-
-    def _move(self, record: Record, state: State, outcome: str | None = None, detail: str = "") -> None:
-        self.state_name, self.outcome, self.detail, self.since = state, outcome, detail, record.at
 
 
 @dataclass(slots=True)
@@ -196,7 +127,6 @@ class _Seen:
     detail: str = ""
     proposed: events.TerminalProposed | None = None
     settlement: Settlement | None = None
-    steps: dict[str, _Step] = field(default_factory=dict)
     found: Found = field(default_factory=Found)
 
     def move(self, cue: Cue) -> None:
@@ -212,8 +142,6 @@ class _Seen:
         self.move(CUES[record.event.KIND])
         if before is Phase.NEEDS_INTERVENTION and self.phase is Phase.RUNNING:
             self.detail = ""
-        if record.step is not None:
-            self._step(record).add(record)
         match record.event:
             case events.DeliveryAccepted(meaning_text=meaning):
                 self.accepted_at = record.at
@@ -228,14 +156,6 @@ class _Seen:
                 self.settlement = settlement
             case _:
                 pass
-
-    def _step(self, record: Record) -> _Step:
-        assert record.step is not None  # noqa: S101 - narrows the type; the caller has checked
-        key = record.step.key
-        step = self.steps.get(key)
-        if step is None:
-            step = self.steps[key] = _Step(key=key, since=record.at)
-        return step
 
 
 def _as_id(name: str) -> DeliveryId | None:

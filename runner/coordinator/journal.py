@@ -9,20 +9,31 @@ from runner.contract.ids import Digest, StepRef
 from runner.contract.outcomes import Settlement
 from runner.contract.ports import Ledger, LedgerReader
 from runner.contract.records import Draft, Record
-from runner.coordinator.machine import CUES, Phase, after
+from runner.coordinator.machine import CUES, Cue, Phase, after
 from runner.coordinator.recovery import Remaining, remaining
 from runner.coordinator.settlement import TerminalFacts
 
 E = TypeVar("E", bound=Event)
 
-WISHES: Final = frozenset({events.CancelRequested.KIND, events.InterventionResolved.KIND})
-NEWEST: Final = (
-    events.SavepointTaken.KIND,
-    events.PublicationAsked.KIND,
-    events.PublicationKnown.KIND,
-    events.TerminalProposed.KIND,
+WHOLE: Final = frozenset(
+    kind.KIND
+    for kind in (
+        events.DeliveryAccepted,
+        events.CancelRequested,
+        events.InterventionNeeded,
+        events.InterventionResolved,
+        events.TerminalProposed,
+        events.ResultPreserved,
+        events.PublicationAsked,
+        events.PublicationKnown,
+        events.RetirementAuthorized,
+        events.OwnerRetired,
+        events.DeliverySettled,
+    )
 )
-"""Facts of the Delivery as a whole that recovery needs beside those of the open steps."""
+"""Facts of the Delivery as a whole; there are a handful of them."""
+MOVING: Final = frozenset({Cue.WORKED, Cue.RESOLVED})
+"""What ends a phase in which a person is asked."""
 
 
 def accepted_in(ledger: LedgerReader) -> tuple[events.DeliveryAccepted, Record] | None:
@@ -37,13 +48,22 @@ def accepted_in(ledger: LedgerReader) -> tuple[events.DeliveryAccepted, Record] 
 
 def remaining_in(ledger: LedgerReader) -> Remaining:
     """What is left to do. Costs what is open, not what was done."""
+    return remaining(essentials(ledger))
+
+
+def essentials(ledger: LedgerReader) -> tuple[Record, ...]:
+    """The records that say where a Delivery is, in order: all of the open steps, the few of the Delivery as a whole, the
+    newest savepoint, the newest record; and what first moved on after a person was asked."""
     found = {record.seq: record for step in ledger.open_steps() for record in ledger.read(step=step)}
-    found |= {record.seq: record for record in ledger.read(kinds=WISHES)}
-    for kind in NEWEST:
-        record = ledger.last(frozenset({kind}))
-        if record is not None:
-            found[record.seq] = record
-    return remaining(found[seq] for seq in sorted(found))
+    found |= {record.seq: record for record in ledger.read(kinds=WHOLE)}
+    asked = ledger.last(frozenset({events.InterventionNeeded.KIND}))
+    moved = (
+        (record for record in ledger.read(after=asked.seq) if CUES[record.event.KIND] in MOVING) if asked else iter(())
+    )
+    newest = ledger.last(frozenset({events.SavepointTaken.KIND}))
+    last = next(ledger.read(after=max(0, ledger.head() - 1)), None)
+    found |= {record.seq: record for record in (next(moved, None), newest, last) if record is not None}
+    return tuple(found[seq] for seq in sorted(found))
 
 
 def settled_in(ledger: LedgerReader) -> Settlement | None:

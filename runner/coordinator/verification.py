@@ -14,7 +14,7 @@ from runner.contract.errors import Code, IntegrityError, RunnerError
 from runner.contract.events import DeliveryAccepted, SavepointTaken, StepCompleted, ValueRef
 from runner.contract.ids import StepRef
 from runner.contract.layout import DeliveryLayout
-from runner.contract.outcomes import Check, Verification
+from runner.contract.outcomes import Check, StepState, Verification
 from runner.contract.plan import Plan
 from runner.contract.records import Draft, Record
 from runner.coordinator.journal import terminal_facts
@@ -22,6 +22,7 @@ from runner.coordinator.machine import CUES, Cue, Phase, after
 from runner.coordinator.settlement import authorization_of, settlement_of
 from runner.ledger import FileArtifacts, SqliteReader, open_reader
 from runner.ledger.rules import UNSEEN, StepLife, live
+from runner.ledger.steps import shown_after
 
 Interpret = Callable[[bytes], tuple[Activation, Plan]]
 Probe = Callable[[Activation, DeliveryLayout, tuple[Record, ...]], tuple[Check, ...]]
@@ -74,8 +75,9 @@ def _broken(problem: str) -> IntegrityError:
 
 
 def _order(records: tuple[Record, ...], reader: SqliteReader) -> str:
-    """Phases, lives of steps, generations, savepoints; and that the ledger's own list of open steps says the same."""
+    """Phases, lives of steps, generations, savepoints; and that the ledger's own list of steps says the same."""
     phase, lives, savepoints = Phase.ACCEPTING, dict[StepRef, StepLife](), set[str]()
+    shown: dict[StepRef, StepState] = {}
     generation = records[0].generation if records else 0
     for record in records:
         if record.generation < generation:
@@ -87,6 +89,7 @@ def _order(records: tuple[Record, ...], reader: SqliteReader) -> str:
         if record.step is not None:
             draft = Draft(event=record.event, step=record.step, attempt=record.attempt)
             lives[record.step] = live(lives.get(record.step, UNSEEN), record.step, draft)
+            shown[record.step] = shown_after(shown.get(record.step), record)
         match record.event:
             case SavepointTaken(savepoint=savepoint):
                 savepoints.add(savepoint)
@@ -95,8 +98,9 @@ def _order(records: tuple[Record, ...], reader: SqliteReader) -> str:
             case _:
                 pass
     opened = {step for step, life in lives.items() if life.end is None}
-    if set(reader.open_steps()) != opened and reader.head() == len(records):
-        raise _broken("the ledger's list of open steps is not that of its records")
+    listed = set(reader.open_steps()) == opened and reader.steps() == tuple(shown.values())
+    if not listed and reader.head() == len(records):
+        raise _broken("the ledger's list of steps is not that of its records")
     return f"{len(lives)} steps, of which {len(opened)} are open; the Delivery is {phase}"
 
 

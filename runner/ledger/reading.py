@@ -6,7 +6,10 @@ from heapq import merge
 from pathlib import Path
 from typing import Any, Final
 
+from pydantic import TypeAdapter, ValidationError
+
 from runner.contract.ids import StepRef
+from runner.contract.outcomes import StepState
 from runner.contract.records import InboxItem, Record
 from runner.ledger.codec import COLUMNS, GENESIS, Columns, corrupt, decode
 from runner.ledger.inbox import waiting
@@ -24,6 +27,15 @@ _BY_KIND: Final = (
     f"SELECT {_FIELDS} FROM records r INDEXED BY records_kind LEFT JOIN records p ON p.seq = r.seq - 1"  # noqa: S608
     f" WHERE r.kind = ? AND r.seq > ? AND r.seq <= ? ORDER BY r.seq LIMIT {BATCH}"
 )
+_STEPS: Final = TypeAdapter(tuple[StepState, ...])
+
+
+def step_state(shown: str, path: Path) -> StepState:
+    """One step as it is shown. ``IntegrityError`` (``ledger-corrupt``)."""
+    try:
+        return StepState.model_validate_json(shown)
+    except ValidationError as error:
+        raise corrupt(path, f"its list of steps: {str(error)[:200]}") from None
 
 
 class SqliteReader:
@@ -68,6 +80,16 @@ class SqliteReader:
             return tuple(StepRef.parse(row[0]) for row in rows)
         except ValueError as error:
             raise corrupt(self.path, str(error)) from None
+
+    def steps(self) -> tuple[StepState, ...]:
+        """Every step as it is shown, in the order of their first records. One table, kept in the transaction of each append;
+        outside the chain, so only for looking."""
+        rows = self._rows("SELECT shown FROM steps ORDER BY seq")
+        try:
+            # One text for all of them: a tenth of the time of one by one.
+            return _STEPS.validate_json(f"[{','.join(row[0] for row in rows)}]")
+        except (ValidationError, TypeError) as error:
+            raise corrupt(self.path, f"its list of steps: {str(error)[:200]}") from None
 
     def inbox(self) -> tuple[InboxItem, ...]:
         """What was left for the driver and not yet taken, in order of arrival."""

@@ -36,7 +36,7 @@ SCHEMA: Final = (
     "CREATE INDEX records_kind ON records (kind)",
     "CREATE INDEX records_step ON records (step, kind) WHERE step IS NOT NULL",
     """CREATE TABLE steps (step TEXT PRIMARY KEY, seq INTEGER NOT NULL, scheduled INTEGER NOT NULL,
- attempt INTEGER NOT NULL, ended TEXT) STRICT, WITHOUT ROWID""",
+ attempt INTEGER NOT NULL, ended TEXT, shown TEXT NOT NULL) STRICT, WITHOUT ROWID""",
     "CREATE INDEX steps_open ON steps (seq) WHERE ended IS NULL",
     "CREATE TABLE savepoints (id TEXT PRIMARY KEY) STRICT, WITHOUT ROWID",
     """CREATE TABLE inbox (arrived INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, kind TEXT NOT NULL, body TEXT NOT NULL,

@@ -12,15 +12,17 @@ from typing import Final
 from runner.contract.errors import Code, EnvironmentFault, IntegrityError
 from runner.contract.events import Owner, SavepointTaken, StepCompleted
 from runner.contract.layout import DeliveryLayout
+from runner.contract.outcomes import StepState
 from runner.contract.ports import Artifacts, Clock, LedgerWriter
 from runner.contract.records import Draft, InboxItem, Record
 from runner.ledger.artifacts import FileArtifacts
 from runner.ledger.codec import GENESIS, Row, corrupt, encode, timestamp
 from runner.ledger.inbox import unknown_delivery
 from runner.ledger.presence import has_ledger
-from runner.ledger.reading import SqliteReader
+from runner.ledger.reading import SqliteReader, step_state
 from runner.ledger.rules import UNSEEN, StepLife, check_owner, live
 from runner.ledger.schema import create, translate, translated
+from runner.ledger.steps import shown_after
 
 Owned = tuple[Owner, Draft]
 
@@ -150,18 +152,22 @@ class SqliteLedger(SqliteReader):
         if record.step is None:
             return
         key, draft = record.step.key, Draft(event=record.event, step=record.step, attempt=record.attempt)
-        before = self._life(key)
-        after = live(before, record.step, draft)
+        before = self._step(key)
+        after = (live(before[0], record.step, draft), shown_after(before[1], record))
         if after != before:
+            life, shown = after
             self._db.execute(
-                "INSERT INTO steps VALUES (?, ?, ?, ?, ?) ON CONFLICT (step) DO UPDATE SET"
-                " scheduled = excluded.scheduled, attempt = excluded.attempt, ended = excluded.ended",
-                (key, record.seq, after.scheduled, after.attempt, after.end),
+                "INSERT INTO steps VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (step) DO UPDATE SET scheduled = excluded.scheduled,"
+                " attempt = excluded.attempt, ended = excluded.ended, shown = excluded.shown",
+                (key, record.seq, life.scheduled, life.attempt, life.end, shown.model_dump_json(exclude_defaults=True)),
             )
 
-    def _life(self, key: str) -> StepLife:
-        rows = self._rows("SELECT scheduled, attempt, ended FROM steps WHERE step = ?", key)
-        return StepLife(scheduled=bool(rows[0][0]), attempt=rows[0][1], end=rows[0][2]) if rows else UNSEEN
+    def _step(self, key: str) -> tuple[StepLife, StepState | None]:
+        rows = self._rows("SELECT scheduled, attempt, ended, shown FROM steps WHERE step = ?", key)
+        if not rows:
+            return UNSEEN, None
+        scheduled, attempt, ended, shown = rows[0]
+        return StepLife(scheduled=bool(scheduled), attempt=attempt, end=ended), step_state(shown, self.path)
 
     def _check_artifacts(self, batch: Sequence[Owned]) -> None:
         for _, draft in batch:
