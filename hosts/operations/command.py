@@ -52,10 +52,12 @@ class CommandRunner:
 
     One call is one process. ``tool.called`` (caller ``workflow``) and ``process.started`` are durable, in one transaction,
     when the process exists and before it executes anything; ``tool.succeeded`` holds how it ended, whatever its exit status,
-    signal or timeout; ``tool.failed`` means that it did not start. A crash leaves no entry (nothing ran), or intent and
-    identity alone: what it did is unknown, and whoever goes on can see that it is dead. So does a cancellation that ended
-    it. Raises what the ledger raises (``fence-lost``, ``disk-full``; before the start, nothing has run then), and
-    ``CancelledError`` once nothing runs any more. The timeout counts from the moment it is let go.
+    signal or timeout; ``tool.failed`` means that it did not start. What is known of an ``external`` effect is durable at
+    once; any other result is staged and becomes durable with the savepoint of the files that belong to it, never before. A
+    crash leaves no entry (nothing ran), or intent and identity alone: what it did is unknown, and whoever goes on can see
+    that it is dead. So does a cancellation that ended it. Raises what the ledger raises (``fence-lost``, ``disk-full``;
+    before the start, nothing has run then), ``EnvironmentFault`` (process-not-started), and ``CancelledError`` once
+    nothing runs any more. The timeout counts from the moment it is let go.
     """
 
     def __init__(self, *, case: Case, writer: LedgerWriter, clock: Clock, grace_s: float = limits.TERM_GRACE_S) -> None:

@@ -24,7 +24,8 @@ TOOL: Final = "command"
 
 
 class CommandJournal:
-    """``started`` at most once, then ``concluded`` at most once. Synchronous: each is one durable transaction.
+    """``started`` at most once, then ``concluded`` at most once. Synchronous: each is one durable transaction; but a result
+    that may be had again is only staged.
 
     A command that was never started has its intent and its failure in one transaction: no crash can leave an intent behind
     that nothing stands for.
@@ -47,18 +48,24 @@ class CommandJournal:
             guard=identity.guard,
             guard_start_time=start_text(identity.guard_start_time),
         )
-        self._append(*self._intent(), process)
+        self._writer.append(*self._drafts(*self._intent(), process))
         self._intended = True
 
     def concluded(self, result: CommandResult) -> None:
-        """How it ended, or that it did not start."""
+        """How it ended, or that it did not start.
+
+        The files that a command wrote are kept by the savepoint at the end of its step. A result that was durable before
+        them would have to be used with whatever is in the worktree then; so the two are recorded together, and a crash in
+        between goes back and runs it again. What happened outside cannot be run again: that is recorded at once.
+        """
         end: tuple[Event, ...]
         if result.end == "not-started":
             end = (ToolFailed(call=self._call, message=result.message),)
         else:
             ref = self._case.ledger.artifacts.put(value_of(result))
             end = (*_stored(ref), ToolSucceeded(call=self._call, value=ref))
-        self._append(*(() if self._intended else self._intent()), *end)
+        record = self._writer.append if self._request.effect == "external" else self._writer.stage
+        record(*self._drafts(*(() if self._intended else self._intent()), *end))
 
     def _intent(self) -> tuple[Event, ...]:
         request = self._request
@@ -68,8 +75,8 @@ class CommandJournal:
         called = ToolCalled(call=self._call, tool=TOOL, caller="workflow", effect=request.effect, key=key, input=ref)
         return (*_stored(ref), called)
 
-    def _append(self, *events: Event) -> None:
-        self._writer.append(*(Draft(event=e, step=self._request.step, attempt=self._request.attempt) for e in events))
+    def _drafts(self, *events: Event) -> tuple[Draft, ...]:
+        return tuple(Draft(event=e, step=self._request.step, attempt=self._request.attempt) for e in events)
 
 
 def _stored(ref: ValueRef) -> tuple[ArtifactStored, ...]:

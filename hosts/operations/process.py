@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from hosts.operations import supervisor
+from runner.contract.errors import Code, EnvironmentFault
 
 READ_BYTES: Final = 65_536
 LINE_BYTES_MAX: Final = 1_048_576
@@ -76,13 +77,19 @@ async def supervise(spec: ProcessSpec, stdout: Sink, stderr: Sink, stop: asyncio
 
     ``record`` is awaited once, when the process exists and before it executes; not at all when it is not going to. If it
     raises, if ``stop`` was asked meanwhile, or if the driver dies in it, the process ends without a trace. If this very
-    task is cancelled, the control socket closes and the supervisor kills everything at once.
+    task is cancelled, the control socket closes and the supervisor kills everything at once. ``EnvironmentFault``
+    (process-not-started) when there is no supervisor to be had; then nothing was recorded.
     """
     with contextlib.ExitStack() as ours:
         try:
             child, control, outputs = _spawn(ours)
         except OSError as error:
-            return NotStarted(why=f"the system cannot start another process: {error.strerror}")
+            # Not the command's fault: as a result it would fail the step for good.
+            raise EnvironmentFault(
+                Code.PROCESS_NOT_STARTED,
+                f"the system cannot start another process: {error.strerror}",
+                remedy="end other processes or free memory, then execute again",
+            ) from None
         try:
             return await _converse(_Conversation(spec, stop, record, child.pid), control, outputs, (stdout, stderr))
         finally:

@@ -59,6 +59,7 @@ class Code(StrEnum):
     RESTORE_BLOCKED = "restore-blocked"
     FENCE_LOST = "fence-lost"
     SETUP_FAILED = "setup-failed"
+    PROCESS_NOT_STARTED = "process-not-started"
     # integrity
     LEDGER_CORRUPT = "ledger-corrupt"
     LEDGER_VERSION = "ledger-version"

@@ -35,6 +35,7 @@ class MemoryLedger:
 
     def __init__(self, *, full_after: int | None = None) -> None:
         self.records: list[Record] = []
+        self.staged: list[Record] = []
         self.artifacts: Artifacts = MemoryArtifacts()
         self.on_append: Callable[[Record], None] = lambda record: None
         self._full_after = full_after
@@ -90,16 +91,13 @@ class MemoryWriter:
     def __init__(self, ledger: MemoryLedger, owner: Owner) -> None:
         self._ledger = ledger
         self.owner: Owner = owner
-        self._staged: list[Draft] = []
 
     def stage(self, *drafts: Draft) -> None:
-        self._staged += drafts
+        """Recorded at once, as if the host's next append had come; ``staged`` tells which they were."""
+        self._ledger.staged += [self._ledger.add(draft) for draft in drafts]
 
     def append(self, *drafts: Draft) -> tuple[Record, ...]:
         assert all(self.owner in draft.event.OWNER for draft in drafts)
-        staged, self._staged = self._staged, []
-        for draft in staged:
-            self._ledger.add(draft)
         return tuple(self._ledger.add(draft) for draft in drafts)
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from runner.contract.activation import EffectClass
 from runner.contract.canonical import thaw
 from runner.contract.errors import Code, EnvironmentFault
 from runner.contract.events import ToolCalled, ToolFailed, ToolSucceeded
@@ -41,6 +42,17 @@ async def test_intent_is_durable_before_the_process(bench: Bench) -> None:
         "tests@1/1/t1",
     )
     assert thaw(called.input.inline) == {"argv": ["/bin/sh", "-c", "touch ran"], "cwd": ".", "env": ["TOKEN"]}
+
+
+@pytest.mark.parametrize("effect", ["read", "idempotent", "workspace", "external"])
+async def test_a_result_is_durable_with_its_files_and_an_external_one_at_once(
+    bench: Bench, effect: EffectClass
+) -> None:
+    """A crash between a result and the savepoint of its files would leave one without the other; the world outside has no
+    savepoint, so what happened there is never staged."""
+    await bench.sh("touch ran", effect=effect)
+    kinds = [record.event.KIND for record in bench.ledger.staged]
+    assert kinds == ([] if effect == "external" else ["tool.succeeded"])
 
 
 async def test_no_start_without_its_record(bench: Bench) -> None:
