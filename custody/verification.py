@@ -63,7 +63,7 @@ def _guarded(name: str, look: Callable[[], tuple[bool, str]]) -> Check:
 
 
 def _savepoints(git: Git, store: Store, savepoints: list[SavepointTaken]) -> tuple[bool, str]:
-    """Every recorded savepoint is on the private chain, with the recorded tree, and can be understood."""
+    """Every recorded savepoint is on the private chain, with the recorded tree and a manifest."""
     wanted = {event.savepoint: event.tree for event in savepoints}
     listing = git.run(store.place, "rev-list", TIP, "--", ok=(0, 128)).stdout.decode()
     lost = sorted(wanted.keys() - set(listing.split()))
@@ -75,8 +75,9 @@ def _savepoints(git: Git, store: Store, savepoints: list[SavepointTaken]) -> tup
     ]
     if other:
         return False, f"the tree of work files is another: {', '.join(other[:NAMED_MAX])}"
-    for commit in wanted:
-        store.load(commit)
+    bare = missing_objects(git, store.place, [f"{commit}:manifest" for commit in wanted])
+    if bare:
+        return False, f"no manifest: {', '.join(bare[:NAMED_MAX])}"
     return True, f"{len(wanted)} recorded, all in the store with the recorded trees"
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from custody.publish import decide
 from runner.contract.outcomes import Publication
-from tests.custody.fakes import Delivery, Repo, fingerprint
+from tests.custody.fakes import Delivery, Killed, Repo, fingerprint
 
 Deliver = Callable[..., Delivery]
 NEW, OLD, ELSE = "1" * 40, "2" * 40, "3" * 40
@@ -107,6 +107,29 @@ def test_not_requested_is_recorded_and_moves_nothing(repo: Repo, deliver: Delive
     assert (found.disposition, found.old, found.new) == ("not-requested", "absent", "absent")
     assert work.custody.publish(requested=True) == found
     assert repo.git("rev-parse", "-q", "--verify", "refs/heads/result", ok=False) == ""
+
+
+@pytest.mark.parametrize(
+    "effect", ["write result", "keep result", "record result", "move target", "record publication"]
+)
+def test_killed_at_any_point_it_is_published_once(repo: Repo, deliver: Deliver, effect: str) -> None:
+    """After a kill anywhere between preserving and knowing, the next process ends with the same commit published."""
+
+    def kill(what: str) -> None:
+        if what == effect:
+            raise Killed(what)
+
+    work = deliver(repo, before_effect=kill)
+    work.custody.baseline()
+    work.attempt(lambda: repo.write("n.txt"))
+    with pytest.raises(Killed):
+        work.custody.preserve()
+        work.custody.publish(requested=True)
+    work.before_effect = None
+    work.restart()
+    _, commit = work.custody.preserve()
+    found = work.custody.publish(requested=True)
+    assert found == Publication(disposition="published", ref="refs/heads/result", old="absent", new=commit)
 
 
 def test_a_ref_lock_of_ours_is_healed_and_anothers_is_not(repo: Repo, deliver: Deliver) -> None:
