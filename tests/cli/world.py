@@ -64,3 +64,44 @@ def package(directory: Path, first: str = "echo one > one.txt") -> Path:
     file = directory / "touch.yaml"
     file.write_text(PACKAGE.format(first=f"'{first}'"))
     return file
+
+
+AGENT = """\
+name: mend
+roles: { coder: { instructions: { text: Be brief. } } }
+steps:
+  - id: mend
+    agent: { role: coder, prompt: "Mend it.", scope: ["*.txt"] }
+"""
+
+
+def openai_config(directory: Path, base_url: str) -> Path:
+    """A config that is named, with a key in a file beside it."""
+    key = directory / "key"
+    key.touch(mode=0o600)
+    key.write_text("sk-nothing")
+    file = directory / "c.toml"
+    file.write_text(
+        f'[providers.openai]\ncredential = {{ file = "{key}" }}\n[providers.openai.settings]\nbase_url = "{base_url}"\n'
+    )
+    return file
+
+
+REVIEW = """\
+name: reviewed
+steps:
+  - id: write
+    command: { run: "echo one > made.txt", shell: true, scope: ["*.txt"], effect: workspace }
+  - id: review
+    needs: [write]
+    approval: { prompt: "Ship it?" }
+    routes: { approve: last, reject: failed }
+  - id: last
+    command: { run: "echo two > two.txt", shell: true, scope: ["*.txt"], effect: workspace }
+"""
+
+
+def reviewed(directory: Path) -> Path:
+    file = directory / "reviewed.yaml"
+    file.write_text(REVIEW)
+    return file
