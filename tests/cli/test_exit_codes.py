@@ -2,7 +2,7 @@
 
 import pytest
 
-from runner.cli.exit_codes import of_error, of_result
+from runner.cli.exit_codes import Exit, of_error, of_result, worst
 from runner.contract.errors import CallerError, Code, EnvironmentFault, IntegrityError, ProviderError, RunnerError
 from runner.contract.ids import DeliveryId
 from runner.contract.outcomes import (
@@ -53,3 +53,11 @@ def test_results(result: ExecuteResult, code: int) -> None:
 def test_errors(error: RunnerError, code: int) -> None:
     """By whose fault it is."""
     assert of_error(error) == code
+
+
+def test_the_worst_of_several() -> None:
+    """What asks most of a person wins, in whatever order they come."""
+    assert worst([]) is Exit.OK
+    assert worst([Exit.CANCELLED, Exit.OK, Exit.SUSPENDED]) is Exit.SUSPENDED
+    assert worst([Exit.ATTENTION, *Exit]) is Exit.ATTENTION
+    assert [worst([code, Exit.NOT_DONE]) for code in (Exit.REFUSED, Exit.STILL_OPEN)] == [Exit.REFUSED, Exit.STILL_OPEN]

@@ -1,5 +1,6 @@
 """``runner`` killed in the middle, for real, and what the commands then say and do."""
 
+import configparser
 import json
 import os
 import signal
@@ -11,8 +12,10 @@ from typing import Any
 
 import pytest
 
+from runner.cli.exit_codes import Exit
 from tests.cli import world
 from tests.cli.conftest import CommandLine
+from tests.house.source import PROJECT
 from tests.servers.chunks import Call, Calls, Result
 from tests.servers.scripted_openai import Hang, Reply, ScriptedOpenAi
 
@@ -207,3 +210,14 @@ def test_every_open_one(runner: CommandLine, repo: Path, shipping: "subprocess.P
     assert (scripted.code, scripted.document["exit"]) == (0, 0)
     assert [d["settlement"]["outcome"] for d in scripted.document["deliveries"]] == ["completed", "completed"]
     assert not list((runner.state / "worktrees").iterdir())
+
+
+def test_the_unit_starts_a_command_that_exists(runner: CommandLine) -> None:
+    """examples/runner-open.service calls what is there, and knows the exit codes."""
+    unit = configparser.ConfigParser(interpolation=None, strict=True)
+    unit.optionxform = str  # type: ignore[assignment, method-assign]
+    assert unit.read(PROJECT / "examples" / "runner-open.service")
+    service = unit["Service"]
+    assert runner(*service["ExecStart"].split()[1:]).out == "no Delivery is open\n"
+    known = {int(code) for code in f"{service['SuccessExitStatus']} {service['RestartForceExitStatus']}".split()}
+    assert known == set(Exit) - {Exit.OK, Exit.REFUSED, Exit.ATTENTION}
