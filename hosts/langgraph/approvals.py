@@ -8,11 +8,11 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Final
 
-from hosts.langgraph.attempts import Attempts
-from hosts.langgraph.conclusions import Conclusions, chosen_by
-from hosts.langgraph.journal import ATTEMPT, Journal, Open
+from hosts.langgraph.conclusions import chosen_by
+from hosts.langgraph.course import Course
+from hosts.langgraph.journal import ATTEMPT, Open
 from hosts.langgraph.parking import Parking
-from hosts.langgraph.resolution import Moment, Resolver, Unresolved
+from hosts.langgraph.resolution import Unresolved
 from hosts.langgraph.results import failed
 from hosts.langgraph.waits import Bell, Opening, expiry, first_answer, last_opening, opened, opening, seconds_left
 from runner.contract import plan as words
@@ -20,7 +20,7 @@ from runner.contract.activation import ApprovalAction
 from runner.contract.canonical import FrozenJson, digest, freeze
 from runner.contract.events import Event, ValueRef, WaitAnswered
 from runner.contract.ids import DeliveryId
-from runner.contract.ports import Answer, Artifacts, Bridge, Clock, Deferred, HostSuspended, LedgerReader
+from runner.contract.ports import Answer, Bridge, Clock, Deferred, HostSuspended
 from runner.contract.records import Draft
 from runner.contract.text import excerpt
 from runner.interpreter.schemas import value_findings
@@ -38,18 +38,12 @@ class Approvals:
 
     def __init__(
         self,
+        course: Course,
         *,
         delivery: DeliveryId,
         bridge: Bridge,
         clock: Clock,
-        reader: LedgerReader,
-        artifacts: Artifacts,
-        journal: Journal,
-        attempts: Attempts,
-        resolver: Resolver,
-        conclusions: Conclusions,
         parking: Parking,
-        seen: Callable[[Open], Moment],
         asked: set[str],
         bell: Bell,
         news: Callable[[], None],
@@ -59,14 +53,13 @@ class Approvals:
         self._delivery: Final = delivery
         self._bridge: Final = bridge
         self._clock: Final = clock
-        self._reader: Final = reader
-        self._artifacts: Final = artifacts
-        self._journal: Final = journal
-        self._attempts: Final = attempts
-        self._resolver: Final = resolver
-        self._conclusions: Final = conclusions
+        self._course: Final = course
+        self._reader: Final = course.reader
+        self._artifacts: Final = course.artifacts
+        self._journal: Final = course.journal
+        self._attempts: Final = course.attempts
+        self._conclusions: Final = course.conclusions
         self._parking: Final = parking
-        self._seen: Final = seen
         self._asked: Final = asked
         self._bell: Final = bell
         self._news: Final = news
@@ -74,21 +67,22 @@ class Approvals:
     async def perform(self, step: Open, action: ApprovalAction) -> HostSuspended | None:
         """To the step's end, or to the point where nobody answers now."""
         try:
-            prompt = self._resolver.approval(self._seen(step), action)
+            prompt = self._course.resolver.approval(self._course.seen(step), action)
         except Unresolved as error:
             self._conclusions.unresolved(step, error)
             return None
         now = self._open(step, action, prompt)
         given: Answer | Deferred | None = None
-        while True:
+        # A loop may have gone over the step while somebody was asked.
+        while self._journal.holds(step):
             known = first_answer(self._reader, now.wait)
             if known is not None:
                 self._answered(step, action, known.value)
                 return None
             if isinstance(given, Answer):
                 value = await self._conclusions.put(given.value)
-                # Looked at again: it may have been answered while the value was stored.
-                if first_answer(self._reader, now.wait) is None:
+                # Looked at again: things may have moved on while the value was stored.
+                if self._journal.holds(step) and first_answer(self._reader, now.wait) is None:
                     event = WaitAnswered(wait=now.wait.wait, value=value, who=excerpt(given.who, WHO_CHARS_MAX))
                     self._answered(step, action, value, event)
                     return None
@@ -102,6 +96,7 @@ class Approvals:
                 return _parked(step, now)
             else:
                 given = await self._ask(now)
+        return None
 
     # --- the ledger --------------------------------------------------------------------------------------------------
 

@@ -8,14 +8,15 @@ from hosts.langgraph.approvals import Approvals
 from hosts.langgraph.attempts import Attempts
 from hosts.langgraph.commands import Commands
 from hosts.langgraph.conclusions import Conclusions
+from hosts.langgraph.course import Course
 from hosts.langgraph.drive import Drive, Graph
 from hosts.langgraph.ending import Ending
 from hosts.langgraph.handlers import Handlers
-from hosts.langgraph.journal import Journal, Open
+from hosts.langgraph.journal import Journal
 from hosts.langgraph.parking import Parking
 from hosts.langgraph.pump import Pump
 from hosts.langgraph.readiness import Topology
-from hosts.langgraph.resolution import Moment, Resolver
+from hosts.langgraph.resolution import Resolver
 from hosts.langgraph.state import Position
 from hosts.langgraph.waits import Bell
 from hosts.langgraph.winding import Asked, Winding
@@ -46,50 +47,28 @@ def assemble(given: Neighbours, topology: Topology, position: Position, graph: G
         plan=case.plan, reader=reader, artifacts=artifacts, worktree=Path(case.activation.workspace.worktree)
     )
     attempts = Attempts(workspaces=given.workspaces, journal=journal, keep=winding.keeps_attempts)
-    conclusions = Conclusions(journal=journal, attempts=attempts, artifacts=artifacts)
-    parking, bell, pump = Parking(topology), Bell(), Pump(contextvars.copy_context())
-
-    def seen(opened: Open) -> Moment:
-        return Moment(now=position.now, before=opened.started)
-
-    commands = Commands(
-        operations=given.operations,
+    course = Course(
         reader=reader,
         artifacts=artifacts,
+        position=position,
         journal=journal,
         attempts=attempts,
         resolver=resolver,
-        conclusions=conclusions,
-        seen=seen,
+        conclusions=Conclusions(journal=journal, attempts=attempts, artifacts=artifacts),
     )
+    parking, bell, pump = Parking(topology), Bell(), Pump(contextvars.copy_context())
     approvals = Approvals(
+        course,
         delivery=case.plan.delivery,
         bridge=case.waits,
         clock=given.clock,
-        reader=reader,
-        artifacts=artifacts,
-        journal=journal,
-        attempts=attempts,
-        resolver=resolver,
-        conclusions=conclusions,
         parking=parking,
-        seen=seen,
         asked=asked.inquired,
         bell=bell,
         news=pump.news,
     )
-    handlers = Handlers(
-        invocation=given.invocation,
-        artifacts=artifacts,
-        commands=commands,
-        approvals=approvals,
-        conclusions=conclusions,
-        journal=journal,
-        attempts=attempts,
-        resolver=resolver,
-        now=lambda: position.now,
-        seen=seen,
-    )
+    commands = Commands(course, given.operations)
+    handlers = Handlers(course, invocation=given.invocation, commands=commands, approvals=approvals)
     ending = Ending(
         plan=case.plan,
         topology=topology,

@@ -4,13 +4,12 @@ Interrupted, a command that has effects outside the worktree is never run again 
 Everything else goes back to its savepoint and runs again.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
-from hosts.langgraph.attempts import Attempts
-from hosts.langgraph.conclusions import Conclusions
-from hosts.langgraph.journal import Journal, Open
-from hosts.langgraph.resolution import Moment, Resolver, Unresolved, request_digest
+from hosts.langgraph.course import Course
+from hosts.langgraph.journal import Open
+from hosts.langgraph.resolution import Unresolved, request_digest
 from hosts.langgraph.results import command_failure, output_of, result_from, uncertain
 from runner.contract import plan as words
 from runner.contract.activation import CommandAction
@@ -20,10 +19,8 @@ from runner.contract.events import Event, InterventionResolved, ToolCalled, Tool
 from runner.contract.plan import Site
 from runner.contract.ports import (
     Accepted,
-    Artifacts,
     CommandResult,
     HostIntervention,
-    LedgerReader,
     Operations,
 )
 
@@ -35,26 +32,14 @@ RETURNED: Final = frozenset({ToolSucceeded.KIND, ToolFailed.KIND})
 class Commands:
     """The command steps of one drive."""
 
-    def __init__(
-        self,
-        *,
-        operations: Operations,
-        reader: LedgerReader,
-        artifacts: Artifacts,
-        journal: Journal,
-        attempts: Attempts,
-        resolver: Resolver,
-        conclusions: Conclusions,
-        seen: Callable[[Open], Moment],
-    ) -> None:
+    def __init__(self, course: Course, operations: Operations) -> None:
         self._operations: Final = operations
-        self._reader: Final = reader
-        self._artifacts: Final = artifacts
-        self._journal: Final = journal
-        self._attempts: Final = attempts
-        self._resolver: Final = resolver
-        self._conclusions: Final = conclusions
-        self._seen: Final = seen
+        self._course: Final = course
+        self._reader: Final = course.reader
+        self._artifacts: Final = course.artifacts
+        self._journal: Final = course.journal
+        self._attempts: Final = course.attempts
+        self._conclusions: Final = course.conclusions
 
     async def perform(self, opened: Open, site: Site, action: CommandAction) -> HostIntervention | None:
         """Runs the process to its end and records the step's, or says why a person must decide."""
@@ -65,7 +50,7 @@ class Commands:
         if isinstance(attempt, HostIntervention):
             return attempt
         try:
-            request = self._resolver.command(self._seen(opened), site, action, opened.step)
+            request = self._course.resolver.command(self._course.seen(opened), site, action, opened.step)
         except Unresolved as error:
             await self._conclusions.unresolved_attempt(opened, attempt, error)
             return None

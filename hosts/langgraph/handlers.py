@@ -6,16 +6,14 @@ between is cut short, and then the worktree goes back unless the attempt is to b
 """
 
 import asyncio
-from collections.abc import Callable
 from typing import Final
 
 from hosts.langgraph.approvals import Approvals
-from hosts.langgraph.attempts import Attempt, Attempts
+from hosts.langgraph.attempts import Attempt
 from hosts.langgraph.commands import Commands
-from hosts.langgraph.conclusions import Conclusions
-from hosts.langgraph.journal import ATTEMPT, Journal, Open
-from hosts.langgraph.readiness import Snapshot
-from hosts.langgraph.resolution import Moment, Resolver, Texts, Unresolved
+from hosts.langgraph.course import Course
+from hosts.langgraph.journal import ATTEMPT, Open
+from hosts.langgraph.resolution import Moment, Texts, Unresolved
 from hosts.langgraph.results import STEP_TIMEOUT, environment_changed, not_completed, uncertain
 from runner.contract.activation import AgentAction, ApprovalAction, CommandAction, DecisionAction, GenerateAction
 from runner.contract.canonical import digest
@@ -24,7 +22,6 @@ from runner.contract.outcomes import OpenWait
 from runner.contract.plan import Site
 from runner.contract.ports import (
     ActionInvocation,
-    Artifacts,
     AwaitingInput,
     Completed,
     Dispatch,
@@ -49,39 +46,30 @@ class Handlers:
 
     def __init__(
         self,
+        course: Course,
         *,
         invocation: ActionInvocation,
-        artifacts: Artifacts,
         commands: Commands,
         approvals: Approvals,
-        conclusions: Conclusions,
-        journal: Journal,
-        attempts: Attempts,
-        resolver: Resolver,
-        now: Callable[[], Snapshot],
-        seen: Callable[[Open], Moment],
     ) -> None:
-        """``now`` is where the graph is; ``seen`` what the expressions of an open step see."""
         self._invocation: Final = invocation
-        self._artifacts: Final = artifacts
         self._commands: Final = commands
         self._approvals: Final = approvals
-        self._conclusions: Final = conclusions
-        self._journal: Final = journal
-        self._attempts: Final = attempts
-        self._resolver: Final = resolver
-        self._now: Final = now
-        self._seen: Final = seen
+        self._course: Final = course
+        self._conclusions: Final = course.conclusions
+        self._journal: Final = course.journal
+        self._attempts: Final = course.attempts
+        self._resolver: Final = course.resolver
 
     # --- at once, in one transaction ---------------------------------------------------------------------------------
 
     def settled_by_condition(self, site: Site) -> bool:
         """Evaluates ``when``; True when that ended the step: skipped, or failed because it has no value."""
         try:
-            if self._resolver.condition(Moment(now=self._now()), site):
+            if self._resolver.condition(Moment(now=self._course.now), site):
                 return False
         except Unresolved as error:
-            opened = self._journal.admit(self._now().step(site.id))
+            opened = self._journal.admit(self._course.now.step(site.id))
             if opened is not None:
                 self._conclusions.unresolved(opened, error)
             return True
@@ -90,17 +78,17 @@ class Handlers:
 
     def decide(self, site: Site, action: DecisionAction) -> None:
         """Picks the case and records it; its output is the case."""
-        opened = self._journal.admit(self._now().step(site.id))
+        opened = self._journal.admit(self._course.now.step(site.id))
         if opened is None:
             return
         try:
-            case = self._resolver.decision(self._seen(opened), action, [route.outcome for route in site.routes])
+            case = self._resolver.decision(self._course.seen(opened), action, [route.outcome for route in site.routes])
         except Unresolved as error:
             self._conclusions.unresolved(opened, error)
             return
         savepoint = self._attempts.current()
         starts = self._journal.starts(opened, savepoint, digest({"on": action.on, "case": case}))
-        self._journal.complete(opened, case, self._artifacts.put(case), savepoint, starts)
+        self._journal.complete(opened, case, self._course.artifacts.put(case), savepoint, starts)
 
     # --- tasks -------------------------------------------------------------------------------------------------------
 
@@ -121,7 +109,7 @@ class Handlers:
 
     async def _generate(self, opened: Open, site: Site, action: GenerateAction) -> Report:
         try:
-            texts = self._resolver.generate(self._seen(opened), action)
+            texts = self._resolver.generate(self._course.seen(opened), action)
         except Unresolved as error:
             self._conclusions.unresolved(opened, error)
             return None
@@ -146,7 +134,7 @@ class Handlers:
         if isinstance(attempt, HostIntervention):
             return attempt
         try:
-            texts = self._resolver.agent(self._seen(opened), action)
+            texts = self._resolver.agent(self._course.seen(opened), action)
         except Unresolved as error:
             await self._conclusions.unresolved_attempt(opened, attempt, error)
             return None

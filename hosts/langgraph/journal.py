@@ -135,6 +135,10 @@ class Journal:
         self.open[site] = opened
         return opened
 
+    def holds(self, opened: Open) -> bool:
+        """Whether ``opened`` is in flight still; no more once it has its end, by whomever."""
+        return self.open.get(opened.step.site) is opened
+
     def withdraw(self, opened: Open) -> None:
         """Undoes ``admit`` for a step of which nothing was recorded."""
         if not opened.recorded:
