@@ -36,6 +36,8 @@ class Closing:
         """Goes on where the ledger ends, up to the settlement. An ``EnvironmentFault`` (a publication that nobody can
         know yet among them) leaves the Delivery open; the next call goes on from there."""
         facts = await in_thread(terminal_facts, self._journal.ledger)
+        if facts.preserved is None:
+            await in_thread(self._look_at_everything)
         while facts.settlement is None:
             act = next_act(facts)
             await self._perform(act, facts)
@@ -47,6 +49,12 @@ class Closing:
                     remedy="this is a defect of the Runner: report it with this message",
                 )
         return facts.settlement
+
+    def _look_at_everything(self) -> None:
+        """``IntegrityError`` for the first record that does not hold. A resumed driver has read only what it needed; what it
+        did not is looked at before anything is published."""
+        for _ in self._journal.ledger.read():
+            pass
 
     async def _perform(self, act: Act, facts: TerminalFacts) -> None:
         match act:

@@ -6,13 +6,14 @@ Up to the fence nothing is written.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 from runner.contract import limits
 from runner.contract.activation import Activation
 from runner.contract.canonical import FrozenJson, canonical, digest
+from runner.contract.errors import Code, IntegrityError
 from runner.contract.ids import DeliveryId, delivery_id
 from runner.contract.layout import DeliveryLayout, delivery_layout
 from runner.contract.outcomes import (
@@ -37,7 +38,7 @@ from runner.coordinator.journal import accepted_in, remaining_in, settled_in, te
 from runner.coordinator.leaving import leave_cancel
 from runner.coordinator.observation import Observation
 from runner.coordinator.wishes import CANCEL
-from runner.ledger import FileArtifacts, create_or_open, open_reader
+from runner.ledger import FileArtifacts, create_or_open, has_ledger, open_reader
 
 Interpret = Callable[[Activation | bytes], tuple[Activation, Plan]]
 """Pure; ``CallerError`` (``activation-invalid``, ``activation-tampered``) for what cannot be one."""
@@ -144,7 +145,7 @@ class Coordinator:
             return settled
         if not await in_thread(_only_ends, layout):
             self._setting.assembly.check(activation)
-        if not layout.ledger.exists():
+        if not await in_thread(has_ledger, layout):
             worktree = Path(activation.workspace.worktree)
             await in_thread(lease.check, self._setting.state_root, plan.delivery, worktree)
         held = await in_thread(fence.acquire, layout, self._setting.clock)
@@ -158,7 +159,7 @@ class Coordinator:
             held.release()
 
     def _correlate(self, layout: DeliveryLayout, plan: Plan) -> Settled | None:
-        if not layout.ledger.exists():
+        if not has_ledger(layout):
             return None
         with open_reader(layout) as reader:
             found = accepted_in(reader)
@@ -175,7 +176,7 @@ class Coordinator:
         """Sees to it that there is a ledger to leave a wish in. A driver that has only just begun is waited for; when it
         died before that, the ledger is made for it."""
         for _ in range(HANDOVER_POLLS):
-            if layout.ledger.exists() or not layout.root.is_dir():
+            if await in_thread(has_ledger, layout) or not layout.root.is_dir():
                 return
             held = await in_thread(fence.acquire, layout, self._setting.clock)
             if isinstance(held, fence.Fence):
@@ -197,13 +198,21 @@ class Coordinator:
             found = accepted_in(reader)
         if found is None:
             return CancelAck(delivery=name, disposition="requested")
-        return canonical(FileArtifacts(layout.artifacts).get(found[0].document))
+        document = FileArtifacts(layout.artifacts).get(found[0].document)
+        if not isinstance(document, Mapping) or document.get("delivery") != name:
+            # Going on with it would drive the Delivery that it was copied from.
+            raise IntegrityError(
+                Code.LEDGER_CORRUPT,
+                f"{layout.root}: this is the record of another Delivery",
+                remedy="a Delivery's directory keeps its name: move it back, or restore it from a backup",
+            )
+        return canonical(document)
 
 
 def _only_ends(layout: DeliveryLayout) -> bool:
     """Whether no step begins any more: it was cancelled, given up, or its terminal is decided. No provider is needed for that,
     so a lost secret keeps nobody from cancelling."""
-    if not layout.ledger.exists():
+    if not has_ledger(layout):
         return False
     with open_reader(layout) as reader:
         left = remaining_in(reader)

@@ -13,6 +13,7 @@ import socket
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Final
 
 from runner.contract.ids import DeliveryId
 from runner.contract.layout import DeliveryLayout
@@ -21,7 +22,10 @@ from runner.contract.ports import Clock
 from runner.contract.text import excerpt
 from runner.coordinator.processes import Process, boot_id, look
 from runner.ledger.codec import timestamp
-from runner.ledger.files import make_private, sweep, write_new, written_at
+from runner.ledger.files import make_private, read_small, sweep, write_new, written_at
+
+OWNER_BYTES_MAX: Final = 10_000
+"""Its texts are 200 characters each at most."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,10 +83,10 @@ def acquire(layout: DeliveryLayout, clock: Clock) -> Fence | Busy:
 def read_holder(layout: DeliveryLayout) -> Holder | None:
     """What the owner file says, or None if there is none that can be understood."""
     try:
-        raw = json.loads(layout.owner.read_text("utf-8")[:10_000])
+        raw = json.loads(read_small(layout.owner, OWNER_BYTES_MAX))
         texts = {key: excerpt(str(raw[key]), 200) for key in ("host", "boot", "started", "token", "since")}
         return Holder(pid=int(raw["pid"]), **texts)
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
 
 

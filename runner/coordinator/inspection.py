@@ -15,16 +15,19 @@ from runner.coordinator.fence import live_driver
 from runner.coordinator.journal import accepted_in, essentials, settled_in
 from runner.coordinator.machine import CUES, Cue, Phase, after
 from runner.coordinator.recovery import Found, describe, uncertain
-from runner.ledger import FileArtifacts, open_reader
+from runner.ledger import FileArtifacts, has_ledger, open_reader
+from runner.ledger.files import written_at
 from runner.ledger.steps import shown_after
 
 
 def list_deliveries(state_root: Path) -> tuple[DeliveryId, ...]:
     """Every Delivery under ``state_root``, by id. Opens no databases; other names in the directory are not Deliveries."""
-    try:
-        names = sorted(path.name for path in (state_root / "deliveries").iterdir() if path.is_dir())
-    except (FileNotFoundError, NotADirectoryError):
-        return ()
+    place = state_root / "deliveries"
+    with written_at(place):
+        try:
+            names = sorted(path.name for path in place.iterdir() if path.is_dir())
+        except (FileNotFoundError, NotADirectoryError):
+            return ()
     return tuple(found for name in names if (found := _as_id(name)) is not None)
 
 
@@ -33,14 +36,15 @@ def inspect_delivery(state_root: Path, delivery: str, isolation: str = "none") -
     its ledger does not hold. ``isolation`` is what is said of a Delivery that has recorded nothing yet."""
     name = delivery_id(delivery)
     layout = delivery_layout(state_root, name)
-    if not layout.root.is_dir():
+    recorded = has_ledger(layout)
+    if not recorded and not layout.root.is_dir():
         raise CallerError(
             Code.DELIVERY_UNKNOWN,
             f"{layout.root.parent}: no Delivery {name} is recorded here",
             remedy="check the id and the state root; inspect without an id lists what there is",
         )
     driver = live_driver(layout)
-    if not layout.ledger.exists():
+    if not recorded:
         return fold((), name, driver, isolation)
     with open_reader(layout) as reader:
         return fold(essentials(reader), name, driver, isolation, reader.steps())
@@ -53,9 +57,9 @@ def open_deliveries(state_root: Path) -> tuple[DeliveryId, ...]:
 
 
 def _is_open(layout: DeliveryLayout) -> bool:
-    if not layout.ledger.exists() or live_driver(layout) is not None:
-        return False
     try:
+        if not has_ledger(layout) or live_driver(layout) is not None:
+            return False
         with open_reader(layout) as reader:
             return accepted_in(reader) is not None and settled_in(reader) is None
     except IntegrityError:
@@ -66,7 +70,7 @@ def accepted_activation(state_root: Path, delivery: str) -> bytes | None:
     """The activation that ``delivery`` was accepted with, in its canonical form; None before it was. Errors as
     ``inspect_delivery``."""
     layout = delivery_layout(state_root, delivery_id(delivery))
-    if not layout.ledger.exists():
+    if not has_ledger(layout):
         return None
     with open_reader(layout) as reader:
         found = accepted_in(reader)

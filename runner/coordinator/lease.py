@@ -18,10 +18,12 @@ from runner.contract.ids import DeliveryId, delivery_id
 from runner.contract.layout import delivery_layout, leases_dir
 from runner.contract.text import excerpt
 from runner.coordinator import fence
-from runner.ledger import open_reader
-from runner.ledger.files import make_private, sweep, sync_directory, write_atomically, written_at
+from runner.ledger import has_ledger, open_reader
+from runner.ledger.files import make_private, read_small, sweep, sync_directory, write_atomically, written_at
 
 LOCK: Final = ".lock"
+LEASE_BYTES_MAX: Final = 1_000
+"""A Delivery's id has 63 at most."""
 
 
 def check(state_root: Path, delivery: DeliveryId, worktree: Path) -> None:
@@ -96,7 +98,7 @@ def _refuse_foreign(state_root: Path, delivery: DeliveryId, worktree: Path, path
 def _holder(path: Path) -> DeliveryId | None:
     """Who has the lease; None for none. What cannot be a Delivery's name is nobody's lease."""
     try:
-        return delivery_id(path.read_text("utf-8").strip())
+        return delivery_id(read_small(path, LEASE_BYTES_MAX).decode("utf-8").strip())
     except (FileNotFoundError, CallerError, UnicodeDecodeError):
         return None
     except OSError as error:
@@ -107,7 +109,7 @@ def _holder(path: Path) -> DeliveryId | None:
 
 def _is_stale(state_root: Path, holder: DeliveryId) -> bool:
     layout = delivery_layout(state_root, holder)
-    if layout.ledger.exists():
+    if has_ledger(layout):
         with open_reader(layout) as reader:
             if reader.last(frozenset({DeliverySettled.KIND})) is not None:
                 return True

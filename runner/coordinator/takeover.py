@@ -17,7 +17,7 @@ from runner.coordinator import fence, processes
 from runner.coordinator.children import WAIT_S, end_left_over
 from runner.coordinator.journal import remaining_in
 from runner.coordinator.processes import Process
-from runner.ledger import open_reader
+from runner.ledger import has_ledger, open_reader
 from runner.ledger.inbox import unknown_delivery
 
 KILL_S: Final = 5.0
@@ -81,7 +81,7 @@ def _end(driver: Process, grace_s: float) -> None:
 
 
 def _recorded(layout: DeliveryLayout) -> tuple[ProcessStarted, ...]:
-    if not layout.ledger.exists():
+    if not has_ledger(layout):
         return ()
     with open_reader(layout) as reader:
         return remaining_in(reader).processes

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -46,6 +47,14 @@ def make_private(path: Path) -> None:
     with written_at(path):
         path.mkdir(mode=0o700, exist_ok=True)
         sync_directory(path.parent)
+
+
+def read_small(path: Path, bytes_max: int) -> bytes:
+    """The first ``bytes_max`` bytes of a regular file; ``OSError`` for anything else, which could hang who reads it."""
+    with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW), "rb") as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError(errno.EINVAL, "it is not a regular file", str(path))
+        return file.read(bytes_max)
 
 
 def write_new(directory: Path, data: bytes) -> Path:
