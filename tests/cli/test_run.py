@@ -201,6 +201,7 @@ def test_busy(runner: CommandLine, repo: Path) -> None:
     _until(process, "> first")
     second = runner("execute", str(runner.state / "activations" / "d1.json"), "--json")
     assert (second.code, second.document["result"], second.document["pid"]) == (5, "busy", process.pid)
-    assert runner("cancel", "d1", "--json").document["disposition"] == "requested"
+    # Settled, if the driver was quicker than the command that asked it.
+    assert runner("cancel", "d1", "--json").document["disposition"] in ("requested", "settled")
     process.communicate(timeout=60)
     assert process.returncode == 130
