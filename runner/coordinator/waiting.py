@@ -1,7 +1,7 @@
 """Which questions are open. Pure: records go by, open waits come out.
 
-A wait is open from ``wait.opened`` (a renewal is the same wait, opened again) until it is answered, expires for good, or its
-step ends; a running agent's question from ``interaction.requested`` likewise.
+A wait is open from ``wait.opened`` (a renewal has an id of its own) until it is answered, expires, or its step
+ends; a running agent's question from ``interaction.requested`` likewise.
 """
 
 from dataclasses import dataclass
@@ -39,7 +39,7 @@ class Waits:
                 self._ask(record, record.step, _interaction(record, record.step, asked))
             case events.WaitAnswered(wait=wait) | events.InteractionAnswered(wait=wait):
                 self._open.pop(wait, None)
-            case events.WaitExpired(wait=wait, consequence=consequence) if consequence != "renewed":
+            case events.WaitExpired(wait=wait):
                 self._open.pop(wait, None)
             case event if event.KIND in STEP_ENDS and self._open:
                 self._open = {name: w for name, w in self._open.items() if w.step != record.step}

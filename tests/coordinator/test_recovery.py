@@ -145,7 +145,13 @@ def test_a_recorded_terminal() -> None:
 
 
 def opening(renewal: int = 0) -> Draft:
-    event = {"wait": "a@1", "prompt": "?", "answer_schema": True, "outcome": "decision", "show_diff": False}
+    event = {
+        "wait": f"a@1~{renewal}" if renewal else "a@1",
+        "prompt": "?",
+        "answer_schema": True,
+        "outcome": "decision",
+        "show_diff": False,
+    }
     return of(events.WaitOpened.model_validate({**event, "expires_at": None, "renewal": renewal}))
 
 
@@ -153,7 +159,7 @@ ASKING = of(events.InteractionRequested(wait="c9", prompt="?", answer_schema=Tru
 WAITS: list[tuple[str, list[Draft], list[str]]] = [
     ("opened", [opening()], ["a@1"]),
     ("answered", [opening(), of(events.WaitAnswered(wait="a@1", value=VALUE, who="me"))], []),
-    ("renewed", [opening(), of(events.WaitExpired(wait="a@1", consequence="renewed")), opening(1)], ["a@1"]),
+    ("renewed", [opening(), of(events.WaitExpired(wait="a@1", consequence="renewed")), opening(1)], ["a@1~1"]),
     ("expired for good", [opening(), of(events.WaitExpired(wait="a@1", consequence="incomplete"))], []),
     ("its default was taken", [opening(), of(events.WaitExpired(wait="a@1", consequence="default"))], []),
     ("its step has ended", [opening(), completed(A)], []),
