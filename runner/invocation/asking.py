@@ -29,6 +29,7 @@ ASK: Final = "ask"
 QUESTION_CHARS_MAX: Final = 8_000
 OPTIONS_MAX: Final = 20
 OPTION_CHARS_MAX: Final = 200
+WHO_CHARS_MAX: Final = 200
 ASKED_AGAIN: Final = 1
 """How often a bridge is asked again after an answer that does not fit."""
 
@@ -121,7 +122,7 @@ class Questions:
             since=since,
         )
         with self._arrivals.of(planned.call) as arrived:
-            known = await in_thread(lambda: answer_to(self._ledger, planned.call)) or await self._ask(wait, arrived)
+            known = await in_thread(lambda: self._answer_to(wait)) or await self._ask(wait, arrived)
         if known is None:
             return AwaitingInput(wait=wait)
         text = self._redactor.text(told(await self._journal.value(known.value)))
@@ -141,11 +142,15 @@ class Questions:
             await asyncio.wait({asking, elsewhere}, timeout=limits.TERM_GRACE_S)
         answer = asking.result() if asking.done() and not asking.cancelled() else None
         # No await from here to the entry: an answer from elsewhere and this one never both count.
-        known = answer_to(self._ledger, wait.wait)
+        known = self._answer_to(wait)
         if known is None and answer is not None:
-            self._journal.answered(CallId(wait.wait), self._redactor.json(freeze(answer.value)), answer.who)
-            known = answer_to(self._ledger, wait.wait)
+            who = excerpt(self._redactor.text(answer.who), WHO_CHARS_MAX)
+            self._journal.answered(CallId(wait.wait), self._redactor.json(freeze(answer.value)), who)
+            known = self._answer_to(wait)
         return known
+
+    def _answer_to(self, wait: OpenWait) -> InteractionAnswered | None:
+        return answer_to(self._ledger, self._step, wait.wait)
 
     async def _of_bridge(self, wait: OpenWait) -> Answer | None:
         """An answer that fits; None for none, and for a bridge that breaks: the question stays open."""

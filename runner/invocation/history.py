@@ -41,11 +41,10 @@ _OF_STEP: Final = frozenset(
     event.KIND
     for event in (
         *(SessionStarted, SessionCompleted, SessionFailed, ModelCalled, ModelResponded),
-        *(ToolCalled, ToolSucceeded, ToolFailed, InteractionRequested),
+        *(ToolCalled, ToolSucceeded, ToolFailed, InterventionResolved),
+        *(InteractionRequested, InteractionAnswered),
     )
 )
-_OF_PEOPLE: Final = frozenset({InterventionResolved.KIND, InteractionAnswered.KIND})
-"""Looked for in the whole Delivery; they are few."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,12 +116,11 @@ class Past:
 
 def read_past(ledger: LedgerReader, step: StepRef, attempt: int) -> Past:
     """The past of ``attempt``. Costs the records of the step."""
-    records = [*ledger.read(kinds=_OF_STEP, step=step), *ledger.read(kinds=_OF_PEOPLE)]
-    return past_of(sorted(records, key=lambda record: record.seq), attempt)
+    return past_of(ledger.read(kinds=_OF_STEP, step=step), attempt)
 
 
 def past_of(records: Iterable[Record], attempt: int) -> Past:
-    """The past of ``attempt`` in ``records``: those of its step, and what people said, in order."""
+    """The past of ``attempt`` in ``records``: those of its step, what people said of its calls among them, in order."""
     found = _Found(attempt)
     for record in records:
         found.add(record)
@@ -202,9 +200,9 @@ def newest_failure(ledger: LedgerReader, provider: str) -> PastFailure | None:
     return next((turn.failed for turn in turns if turn.call == record.event.call), None)
 
 
-def answer_to(ledger: LedgerReader, wait: str) -> InteractionAnswered | None:
-    """The answer that counts."""
-    for record in ledger.read(kinds=frozenset({InteractionAnswered.KIND})):
+def answer_to(ledger: LedgerReader, step: StepRef, wait: str) -> InteractionAnswered | None:
+    """The answer that counts to a question of ``step``."""
+    for record in ledger.read(kinds=frozenset({InteractionAnswered.KIND}), step=step):
         if isinstance(record.event, InteractionAnswered) and record.event.wait == wait:
             return record.event
     return None
