@@ -44,10 +44,12 @@ def starts(world: World) -> int:
 
 async def cut_short(world: World, activation: Activation, how: str) -> None:
     """The command is in the middle of its work; then its driver's task is cancelled, or its driver is killed."""
-    begun = world.pipe("begun")
+    begun = world.root / "begun"
     if how == "cancelled":
         running = asyncio.create_task(world.execute(activation))
-        await asyncio.to_thread(begun.read_text)
+        while not begun.exists():
+            assert not running.done(), await running
+            await asyncio.sleep(0.01)
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
             await running
@@ -58,7 +60,9 @@ async def cut_short(world: World, activation: Activation, how: str) -> None:
     assert driver.stdin is not None
     driver.stdin.write(activation.model_dump_json().encode())
     driver.stdin.close()
-    await asyncio.to_thread(begun.read_text)
+    while not begun.exists():
+        assert driver.returncode is None
+        await asyncio.sleep(0.01)
     driver.kill()
     assert await driver.wait() == -signal.SIGKILL
 
