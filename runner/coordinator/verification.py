@@ -16,7 +16,7 @@ from runner.contract.ids import StepRef
 from runner.contract.layout import DeliveryLayout
 from runner.contract.outcomes import Check, StepState, Verification
 from runner.contract.plan import Plan
-from runner.contract.records import Draft, Record
+from runner.contract.records import Record
 from runner.coordinator.journal import terminal_facts
 from runner.coordinator.machine import CUES, Cue, Phase, after
 from runner.coordinator.settlement import authorization_of, settlement_of
@@ -87,8 +87,7 @@ def _order(records: tuple[Record, ...], reader: SqliteReader) -> str:
         generation = record.generation
         phase = after(phase, CUES[record.event.KIND])
         if record.step is not None:
-            draft = Draft(event=record.event, step=record.step, attempt=record.attempt)
-            lives[record.step] = live(lives.get(record.step, UNSEEN), record.step, draft)
+            lives[record.step] = live(lives.get(record.step, UNSEEN), record)
             shown[record.step] = shown_after(shown.get(record.step), record)
         match record.event:
             case SavepointTaken(savepoint=savepoint):

@@ -7,9 +7,8 @@ finds damage and careless edits, not somebody who rewrites the whole file.
 import datetime as dt
 import hashlib
 import json
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from pydantic import ValidationError
 
@@ -21,13 +20,9 @@ from runner.contract.records import Draft, Record
 
 GENESIS: Final = bytes(32)
 
-Columns = tuple[int, str, int, str, int, str | None, int | None, str, bytes]
-COLUMNS: Final = ("seq", "at", "generation", "kind", "version", "step", "attempt", "payload", "hash")
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
-    """One record as it is stored."""
+class Row(NamedTuple):
+    """One record as it is stored, column by column."""
 
     seq: int
     at: str
@@ -38,20 +33,6 @@ class Row:
     attempt: int | None
     payload: str
     hash: bytes
-
-    @property
-    def columns(self) -> Columns:
-        return (
-            self.seq,
-            self.at,
-            self.generation,
-            self.kind,
-            self.version,
-            self.step,
-            self.attempt,
-            self.payload,
-            self.hash,
-        )
 
 
 def timestamp(moment: dt.datetime) -> str:
@@ -65,28 +46,18 @@ def encode(draft: Draft, *, seq: int, at: str, generation: int, previous: bytes)
     payload = canonical(event.to_json()).decode()
     step = draft.step.key if draft.step else None
     head = (seq, at, generation, event.KIND, event.VERSION, step, draft.attempt)
-    row = Row(
-        seq=seq,
-        at=at,
-        generation=generation,
-        kind=event.KIND,
-        version=event.VERSION,
-        step=step,
-        attempt=draft.attempt,
-        payload=payload,
-        hash=_seal(previous, head, payload),
-    )
+    row = Row(*head, payload=payload, hash=_seal(previous, head, payload))
     record = Record(seq=seq, at=at, generation=generation, event=event, step=draft.step, attempt=draft.attempt)
     return record, row
 
 
-def decode(columns: Columns, previous: bytes | None, path: Path) -> Record:
-    """The record in ``columns``, checked against the hash of the row before it (None when that row is missing).
+def decode(row: Row, previous: bytes | None, path: Path) -> Record:
+    """The record in ``row``, checked against the hash of the row before it (None when that row is missing).
 
     ``IntegrityError``: ``ledger-corrupt`` if the row was altered, ``ledger-version`` if its kind or version is unknown.
     """
-    seq, at, generation, kind, version, step, attempt, payload, stored = columns
-    head = (seq, at, generation, kind, version, step, attempt)
+    seq, at, generation, kind, version, step, attempt, payload, stored = row
+    head = row[:7]
     if not _fits(previous, head, payload, stored):
         raise corrupt(path, f"record {seq} does not fit the records before it")
     known = VOCABULARY.get(kind)

@@ -11,14 +11,14 @@ from pydantic import TypeAdapter, ValidationError
 from runner.contract.ids import StepRef
 from runner.contract.outcomes import StepState
 from runner.contract.records import InboxItem, Record
-from runner.ledger.codec import COLUMNS, GENESIS, Columns, corrupt, decode
+from runner.ledger.codec import GENESIS, Row, corrupt, decode
 from runner.ledger.inbox import waiting
 from runner.ledger.schema import connect, translated
 
 BATCH: Final = 256
 """Rows fetched under one lock: memory stays small, and no read keeps the journal from being folded back."""
 
-_FIELDS: Final = ", ".join(f"r.{name}" for name in COLUMNS) + ", p.hash"
+_FIELDS: Final = ", ".join(f"r.{name}" for name in Row._fields) + ", p.hash"
 _BY_POSITION: Final = (
     f"SELECT {_FIELDS} FROM records r LEFT JOIN records p ON p.seq = r.seq - 1"  # noqa: S608 - constants
     f" WHERE r.seq > ? AND r.seq <= ? ORDER BY r.seq LIMIT {BATCH}"
@@ -138,8 +138,9 @@ class SqliteReader:
             return self._db.execute(query, values).fetchall()
 
     def _decode(self, row: Any) -> Record:
-        columns: Columns = row[:-1]
-        return decode(columns, GENESIS if columns[0] == 1 else row[-1], self.path)
+        *columns, previous = row
+        found = Row(*columns)
+        return decode(found, GENESIS if found.seq == 1 else previous, self.path)
 
     def _one(self, query: str, *values: object) -> Any:
         rows = self._rows(query, *values)

@@ -13,8 +13,7 @@ from runner.contract.events import (
     StepFailed,
     StepScheduled,
 )
-from runner.contract.ids import StepRef
-from runner.contract.records import Draft
+from runner.contract.records import Draft, Record
 
 STEP_KINDS: Final = STEP_ENDS | {StepScheduled.KIND, StepAttemptStarted.KIND, DecisionTaken.KIND}
 """Facts about the life of a step: they name it."""
@@ -40,21 +39,21 @@ def check_owner(owner: Owner, draft: Draft) -> None:
         raise _order(f"{draft.event.KIND} names no step")
 
 
-def live(life: StepLife, step: StepRef, draft: Draft) -> StepLife:
-    """The state of ``step`` after ``draft``: scheduled, then attempts, then exactly one end. What never started may be
+def live(life: StepLife, record: Record) -> StepLife:
+    """The state of the step of ``record`` after it: scheduled, then attempts, then exactly one end. What never started may be
     skipped or superseded without having been scheduled. ``IntegrityError`` (``ledger-order``) for any other order."""
-    kind = draft.event.KIND
+    step, attempt, kind = record.step, record.attempt, record.event.KIND
     if life.end is not None:
         raise _order(f"{step}: {kind} after its {life.end}")
-    match draft.event:
+    match record.event:
         case StepScheduled():
             if life.scheduled:
                 raise _order(f"{step}: scheduled twice")
             return replace(life, scheduled=True)
         case StepAttemptStarted():
-            if not life.scheduled or draft.attempt is None or draft.attempt < max(1, life.attempt):
-                raise _order(f"{step}: attempt {draft.attempt} cannot start after attempt {life.attempt}")
-            return replace(life, attempt=draft.attempt)
+            if not life.scheduled or attempt is None or attempt < max(1, life.attempt):
+                raise _order(f"{step}: attempt {attempt} cannot start after attempt {life.attempt}")
+            return replace(life, attempt=attempt)
         case StepCompleted() if life.attempt == 0:
             raise _order(f"{step}: completed without an attempt")
         case StepFailed() | DecisionTaken() if not life.scheduled:

@@ -131,7 +131,7 @@ class SqliteLedger(SqliteReader):
         self._check_generation()
         for record, row in encoded:
             self._advance(record)
-            self._db.execute("INSERT INTO records VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", row.columns)
+            self._db.execute("INSERT INTO records VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
         head = encoded[-1][1].seq if encoded else self._head
         for taken in self._taken:
             self._db.execute("UPDATE inbox SET taken_seq = ? WHERE id = ?", (head, taken))
@@ -151,9 +151,9 @@ class SqliteLedger(SqliteReader):
                 )
         if record.step is None:
             return
-        key, draft = record.step.key, Draft(event=record.event, step=record.step, attempt=record.attempt)
+        key = record.step.key
         before = self._step(key)
-        after = (live(before[0], record.step, draft), shown_after(before[1], record))
+        after = (live(before[0], record), shown_after(before[1], record))
         if after != before:
             life, shown = after
             self._db.execute(
