@@ -6,7 +6,7 @@ from pathlib import Path
 
 from runner.contract import events
 from runner.contract.canonical import canonical
-from runner.contract.errors import CallerError, Code, IntegrityError
+from runner.contract.errors import CallerError, IntegrityError
 from runner.contract.ids import DeliveryId, StepRef, delivery_id
 from runner.contract.layout import DeliveryLayout, delivery_layout
 from runner.contract.outcomes import DeliveryState, Settlement, StepState
@@ -17,6 +17,7 @@ from runner.coordinator.machine import CUES, Cue, Phase, after
 from runner.coordinator.recovery import Found, describe, uncertain
 from runner.ledger import FileArtifacts, has_ledger, open_reader
 from runner.ledger.files import written_at
+from runner.ledger.inbox import unknown_delivery
 from runner.ledger.steps import shown_after
 
 
@@ -38,11 +39,7 @@ def inspect_delivery(state_root: Path, delivery: str, isolation: str = "none") -
     layout = delivery_layout(state_root, name)
     recorded = has_ledger(layout)
     if not recorded and not layout.root.is_dir():
-        raise CallerError(
-            Code.DELIVERY_UNKNOWN,
-            f"{layout.root.parent}: no Delivery {name} is recorded here",
-            remedy="check the id and the state root; inspect without an id lists what there is",
-        )
+        raise unknown_delivery(layout)
     driver = live_driver(layout)
     if not recorded:
         return fold((), name, driver, isolation)
