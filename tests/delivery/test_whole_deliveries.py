@@ -59,7 +59,7 @@ async def test_a_second_driver_meanwhile_is_told_who_drives(world: World) -> Non
     begun, gate = world.pipe("begun"), world.pipe("gate")
     activation = world.activation(command("hold", "sh", "-c", f"echo 1 > '{begun}'; cat '{gate}'"))
     running = asyncio.create_task(world.execute(activation))
-    await asyncio.to_thread(begun.read_text)
+    await world.begun(begun, running)
     program = (
         "import asyncio,sys\nfrom runner import RunnerFactory, RunnerFactoryConfig\n"
         "async def go():\n"
@@ -161,7 +161,7 @@ async def test_cancel_from_another_runner_settles_as_cancelled(world: World) -> 
     begun = world.pipe("begun")
     activation = world.activation(command("hang", "sh", "-c", f"echo x > src/half; echo 1 > '{begun}'; sleep 1000"))
     running = asyncio.create_task(world.execute(activation))
-    await asyncio.to_thread(begun.read_text)
+    await world.begun(begun, running)
     assert (world.worktree / "src" / "half").exists()
     async with RunnerFactory(world.config()).open() as runner:
         ack = await runner.cancel("d1")  # type: ignore[arg-type]

@@ -1,5 +1,6 @@
 """One small world for whole Deliveries: a user's repository, a worktree, a state root, an endpoint; real all of it."""
 
+import asyncio
 import os
 import subprocess
 import sys
@@ -138,6 +139,14 @@ class World:
         path = self.root / name
         os.mkfifo(path)
         return path
+
+    async def begun(self, pipe: Path, running: "asyncio.Task[ExecuteResult]") -> None:
+        """Until a step's process has written to ``pipe``; what ``running`` ended with, should it end before that."""
+        reading = asyncio.create_task(asyncio.to_thread(pipe.read_text))
+        await asyncio.wait({reading, running}, return_when=asyncio.FIRST_COMPLETED)
+        if not reading.done():
+            pipe.write_text("")
+            raise AssertionError(f"the step never began: {await running}")
 
     async def execute(self, activation: a.Activation, dependencies: Dependencies | None = None) -> ExecuteResult:
         """In a Runner of its own, as a new process would."""
