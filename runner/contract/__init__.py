@@ -5,6 +5,7 @@ Owned invariants
 - Nothing here imports another room; every other room may import this one.
 - Every value is frozen; whatever crosses a process or a file has exactly one canonical byte form.
 
-Import the module that names the question: ``ids``, ``canonical``, ``activation``, ``plan``, ``config``, ``outcomes``,
-``events``, ``records``, ``errors``, ``scope``, ``grant``, ``provider``, ``ports``, ``layout``, ``limits``.
+Import the module that names the question: ``ids``, ``canonical``, ``model``, ``text``, ``activation``, ``plan``, ``config``,
+``outcomes``, ``events``, ``records``, ``effects``, ``errors``, ``scope``, ``grant``, ``provider``, ``recording``, ``ports``,
+``layout``, ``limits``.
 """

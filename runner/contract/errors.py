@@ -45,7 +45,6 @@ class Code(StrEnum):
     BINDING_DRIFT = "binding-drift"
     RECORDING_MISS = "recording-miss"
     RECORDING_INVALID = "recording-invalid"
-    RECORDING_UNUSED = "recording-unused"
     # environment
     PLATFORM_UNSUPPORTED = "platform-unsupported"
     STATE_UNWRITABLE = "state-unwritable"

@@ -8,9 +8,7 @@ from runner.contract.errors import CallerError, Code
 
 DeliveryId = NewType("DeliveryId", str)
 SiteId = NewType("SiteId", str)
-ProviderKey = NewType("ProviderKey", str)
 CallId = NewType("CallId", str)
-SessionId = NewType("SessionId", str)
 Digest = NewType("Digest", str)
 """``sha256:`` and 64 lower-case hex digits."""
 ObjectId = NewType("ObjectId", str)

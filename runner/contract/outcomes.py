@@ -1,12 +1,12 @@
 """What is known at the end, and what the public operations answer.
 
-*Known* is a fact that somebody observed; *unknown* is the statement that nobody did. Unknown is never rounded to success,
-failure or "did not start": it has no place in a settlement.
+Known is a fact that somebody observed; unknown is the statement that nobody did. Unknown is never rounded to success, failure
+or "did not start": it has no place in a settlement.
 """
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Annotated, Final, Generic, Literal, TypeVar
+from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
@@ -14,20 +14,6 @@ from runner.contract.activation import DigestText, ObjectIdText
 from runner.contract.canonical import Json, canonical
 from runner.contract.ids import DeliveryId, StepRef
 from runner.contract.model import Frozen
-
-T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class Known(Generic[T]):
-    value: T
-
-
-@dataclass(frozen=True, slots=True)
-class Unknown:
-    """``why`` says what kept anybody from observing it."""
-
-    why: str
 
 
 class Outcome(StrEnum):

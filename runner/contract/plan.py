@@ -29,8 +29,7 @@ WAIT_EXPIRED: Final = "wait-expired"
 
 FAILING: Final = frozenset({FAILURE, TIMEOUT, CANCELLED, NONRETRYABLE, BUDGET_EXHAUSTED, WAIT_EXPIRED})
 """Outcomes that count as failure; every other outcome of a step that ran counts as success."""
-EVENT_SUCCESSORS: Final = frozenset({CANCELLED, NONRETRYABLE, BUDGET_EXHAUSTED, WAIT_EXPIRED, "continuation-invalid"})
-RESERVED_OUTCOMES: Final = FAILING | EVENT_SUCCESSORS | {SUCCESS, SKIPPED, SUPERSEDED}
+RESERVED_OUTCOMES: Final = FAILING | {SUCCESS, SKIPPED, SUPERSEDED, "continuation-invalid"}
 """A result schema may not use these as routing values of its own."""
 
 

@@ -110,9 +110,6 @@ class LedgerReader(Protocol):
 class LedgerWriter(Protocol):
     """One owner's pen. Only this owner's kinds are taken; only the current generation may write (``fence-lost``)."""
 
-    @property
-    def owner(self) -> Owner: ...
-
     def stage(self, *drafts: Draft) -> None:
         """Recorded with, and in front of, the next ``append`` of any owner; lost if the process dies before that."""
         ...

@@ -243,8 +243,8 @@ class Toolbox(Protocol):
 
     async def call(self, grant: WorkspaceGrant, spec: ToolSpec, arguments: FrozenJson, *, key: Digest) -> ToolOutcome:
         """Runs one tool. ``key`` is its effect key, the same when the call is made again after a crash: a tool with effects
-        outside passes it on as an idempotency key. Every path is resolved below the grant's worktree without following links; a write outside the
-        scope fails without an effect. Raises only ``IntegrityError(grant-invalid)``."""
+        outside passes it on as an idempotency key. Every path is resolved below the grant's worktree without following
+        links; a write outside the scope fails without an effect. Raises only ``IntegrityError(grant-invalid)``."""
         ...
 
 

@@ -232,10 +232,6 @@ class SqliteWriter:
         self._ledger = ledger
         self._owner: Final[Owner] = owner
 
-    @property
-    def owner(self) -> Owner:
-        return self._owner
-
     def stage(self, *drafts: Draft) -> None:
         self._ledger.stage(self._owner, drafts)
 

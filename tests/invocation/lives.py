@@ -14,7 +14,6 @@ from runner.contract.events import (
     InterventionResolved,
     ModelCalled,
     ModelResponded,
-    Owner,
     SavepointTaken,
     ToolCalled,
     ToolFailed,
@@ -85,10 +84,6 @@ class Pen:
 
     writer: LedgerWriter
     doom: Doom
-
-    @property
-    def owner(self) -> Owner:
-        return self.writer.owner
 
     def stage(self, *drafts: Draft) -> None:
         self.writer.stage(*drafts)
