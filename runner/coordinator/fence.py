@@ -8,7 +8,6 @@ holder, stopped or not, is never overtaken; the owner file is for messages and d
 import fcntl
 import json
 import os
-import secrets
 import socket
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -36,7 +35,6 @@ class Holder:
     boot: str
     pid: int
     started: str
-    token: str
     since: str
 
 
@@ -84,7 +82,7 @@ def read_holder(layout: DeliveryLayout) -> Holder | None:
     """What the owner file says, or None if there is none that can be understood."""
     try:
         raw = json.loads(read_small(layout.owner, OWNER_BYTES_MAX))
-        texts = {key: excerpt(str(raw[key]), 200) for key in ("host", "boot", "started", "token", "since")}
+        texts = {key: excerpt(str(raw[key]), 200) for key in ("host", "boot", "started", "since")}
         return Holder(pid=int(raw["pid"]), **texts)
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
@@ -137,7 +135,6 @@ def _write_holder(path: Path, since: str) -> None:
         boot=boot_id(),
         pid=os.getpid(),
         started=ours.started if ours else "",
-        token=secrets.token_hex(8),
         since=since,
     )
     write_new(path.parent, json.dumps(asdict(holder)).encode()).replace(path)

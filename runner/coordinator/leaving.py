@@ -16,6 +16,7 @@ from runner.contract.layout import DeliveryLayout
 from runner.contract.outcomes import OpenWait
 from runner.contract.ports import Clock
 from runner.contract.records import InboxItem
+from runner.contract.text import excerpt
 from runner.coordinator import wishes
 from runner.coordinator.fence import live_driver
 from runner.coordinator.journal import accepted_in, phase_of, remaining_in
@@ -24,6 +25,7 @@ from runner.coordinator.recovery import Remaining
 from runner.ledger import SqliteReader, open_reader, post_inbox
 from runner.ledger.codec import timestamp
 
+SHOWN_CHARS_MAX: Final = 200
 OF_WAITS: Final = frozenset(
     kind.KIND
     for kind in (
@@ -84,9 +86,13 @@ def _leave(reader: SqliteReader, layout: DeliveryLayout, item: InboxItem) -> Non
     if before is not None and before.body != item.body:
         raise CallerError(
             Code.ANSWER_INVALID,
-            f"something else was said before, at {before.at} by {before.who}: {before.body[:200]}",
+            f"something else was said before, at {before.at} by {_shown(before.who)}: {_shown(before.body)}",
             remedy="it counts as soon as the Delivery is executed",
         )
+
+
+def _shown(text: str) -> str:
+    return excerpt(text, SHOWN_CHARS_MAX)
 
 
 def _refuse_closed(reader: SqliteReader, wait: str) -> None:

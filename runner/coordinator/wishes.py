@@ -12,6 +12,7 @@ from typing import Final, Literal
 from runner.contract.canonical import FrozenJson, canonical, freeze, parse
 from runner.contract.errors import CallerError, Code
 from runner.contract.outcomes import OpenWait
+from runner.contract.text import excerpt
 from runner.coordinator.recovery import Effect, Remaining
 from runner.coordinator.waiting import Waiting
 from runner.interpreter.schemas import value_findings
@@ -126,7 +127,7 @@ def _which(left: Remaining) -> str:
 
 
 def _question(wait: OpenWait) -> str:
-    return f"{wait.wait}: {wait.prompt[:100]}"
+    return f"{wait.wait}: {excerpt(wait.prompt, 100)}"
 
 
 def _no_call(problem: str, left: Remaining) -> CallerError:
