@@ -55,13 +55,11 @@ class Registry:
 
     def descriptor(self, key: str) -> ProviderDescriptor:
         """What stands behind exactly ``key``; ``CallerError(provider-unknown)``."""
-        if key not in self._config:
-            raise _unknown(key, "is not configured", self._config)
-        return self._factories[key].descriptor
+        return self._factory(key).descriptor
 
     def bind(self, key: str, model: str) -> tuple[str, FrozenJson]:
         """See ``ProviderFactory.bind``; ``CallerError(provider-unknown)`` naming the choices."""
-        return self._factories[self.descriptor(key).key].bind(model)
+        return self._factory(key).bind(model)
 
     def check(self, activation: Activation) -> None:
         """Nothing, if every executor can act here exactly as it was bound. Starts no realm.
@@ -88,11 +86,11 @@ class Registry:
     async def realm(self, key: str) -> Realm:
         """The realm of ``key``, started at its first use. ``ProviderError`` when it cannot start or is closed already;
         a failed start leaves nothing behind and may be tried again."""
-        descriptor = self.descriptor(key)
+        factory = self._factory(key)
         async with self._opening.setdefault(key, asyncio.Lock()):
             if key not in self._realms and not self._closed:
                 settings = self._config[key].settings
-                realm = await opened(key, self._factories[descriptor.key].open_realm(settings, self._credentials(key)))
+                realm = await opened(key, factory.open_realm(settings, self._credentials(key)))
                 self._stack.push_async_callback(realm.close)
                 self._realms[key] = realm
         if self._closed:
@@ -109,6 +107,11 @@ class Registry:
         """Closes every realm, the last started first, also when one of them fails to. Idempotent."""
         self._closed = True
         await self._stack.aclose()
+
+    def _factory(self, key: str) -> ProviderFactory:
+        if key not in self._config:
+            raise _unknown(key, "is not configured", self._config)
+        return self._factories[key]
 
     def _credentials(self, key: str) -> SourceCredentials | None:
         source = self._config[key].credential
@@ -139,12 +142,7 @@ def _by_key(factories: tuple[ProviderFactory, ...]) -> dict[str, ProviderFactory
 
 
 def _refuse_unknown(configured: tuple[ProviderConfig, ...], factories: Mapping[str, ProviderFactory]) -> None:
-    seen: set[str] = set()
     for provider in configured:
-        if provider.key in seen:
-            message = f"providers.{provider.key}: stands twice in the config"
-            raise CallerError(Code.PROVIDER_DUPLICATE, message, remedy="keep one of them")
-        seen.add(provider.key)
         if provider.key not in factories:
             raise _unknown(f"providers.{provider.key}", "there is no such provider", factories)
 
