@@ -29,7 +29,6 @@ from runner.contract.grant import GrantKey
 from runner.contract.ids import DeliveryId, delivery_id
 from runner.contract.layout import DeliveryLayout, delivery_layout
 from runner.contract.outcomes import CancelAck, DeliveryState, ExecuteResult, OpenWait, Takeover, Verification
-from runner.contract.plan import Plan
 from runner.contract.ports import Bridge, Case, Clock, Deferred, Observer, Rooms
 from runner.contract.provider import ProviderDescriptor
 from runner.contract.records import Record
@@ -278,13 +277,10 @@ class _Assembly:
                 yield Rooms(host=host, invocation=invocation, custody=custodian)
 
 
-def draw(plan: Plan, form: Literal["mermaid", "ascii"]) -> str:
-    """The plan as a picture in text, offline."""
+def picture(document: Activation | bytes, form: Literal["mermaid", "ascii"]) -> str:
+    """The plan of an activation as a picture in text, offline. ``CallerError`` as ``Runner.execute`` raises it for one that
+    cannot be."""
     from hosts.langgraph import drawing  # noqa: PLC0415 - importing LangGraph takes 0.7 s
 
+    plan = interpret(document)[1]
     return drawing.mermaid(plan) if form == "mermaid" else drawing.ascii(plan)
-
-
-def picture(document: Activation | bytes, form: Literal["mermaid", "ascii"]) -> str:
-    """``draw`` for an activation. ``CallerError`` as ``Runner.execute`` raises it for one that cannot be."""
-    return draw(interpret(document)[1], form)
