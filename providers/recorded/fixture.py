@@ -36,7 +36,7 @@ def read_fixture(directory: str, bound: Digest | None = None) -> Fixture:
     file too large, a line that does not hold, two recordings of one step. ``ProviderError(binding-drift)`` when ``bound``
     is given and is not the digest; that is looked at before any line, so that every changed byte is drift."""
     contents = _contents(directory)
-    found = _digest_of(contents)
+    found = digest({name: digest_bytes(data) for name, data in contents.items()})
     check_bound(directory, found, bound)
     recordings: dict[str, Recording] = {}
     files: dict[str, str] = {}
@@ -72,15 +72,6 @@ def check_bound(directory: str, found: Digest, bound: Digest | None) -> None:
             f"the recordings in {excerpt(directory, 300)} are not the ones that were bound: {found} instead of {bound}",
             remedy="put the recordings back, or admit the workflow again",
         )
-
-
-def fixture_digest(directory: str) -> Digest:
-    """The digest that ``options.digest`` of a binding freezes. Errors as ``read_fixture``, but lines are not parsed."""
-    return _digest_of(_contents(directory))
-
-
-def _digest_of(contents: Mapping[str, bytes]) -> Digest:
-    return digest({name: digest_bytes(data) for name, data in contents.items()})
 
 
 def _contents(directory: str) -> dict[str, bytes]:

@@ -12,7 +12,7 @@ class Settings(Frozen):
 
 class Options(Frozen):
     digest: DigestText | None = None
-    """The content that was bound (``fixture_digest``); another content is refused."""
+    """The content that was bound (``Fixture.digest``); another content is refused."""
 
 
 def frozen_digest(options: FrozenJson) -> Digest | None:

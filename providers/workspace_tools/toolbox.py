@@ -96,7 +96,8 @@ class WorkspaceToolbox:
         return tuple(s for s in TOOLS if s.name in names and (writable or s.effect == "read"))
 
     async def call(self, grant: WorkspaceGrant, spec: ToolSpec, arguments: FrozenJson, *, key: Digest) -> ToolOutcome:
-        """See ``provider.Toolbox``; nothing here has effects that would need ``key``. Runs in a thread; a cancelled call ends its walk early and is waited for."""
+        """See ``provider.Toolbox``; nothing here has effects that would need ``key``. Runs in a thread; a cancelled call ends
+        its walk early and is waited for."""
         stop = threading.Event()
         task = asyncio.ensure_future(asyncio.to_thread(self._call, grant, spec, arguments, stop.is_set))
         try:

@@ -11,7 +11,7 @@ import pytest
 from providers import chat
 from providers.openai.factory import OpenAiFactory
 from providers.recorded.factory import RecordedFactory
-from providers.recorded.fixture import fixture_digest
+from providers.recorded.fixture import read_fixture
 from runner.contract.activation import Executor
 from runner.contract.canonical import freeze
 from runner.contract.errors import Code, ProviderError
@@ -228,7 +228,7 @@ async def test_a_binding_is_absolute_and_holds_its_digest(tmp_path: Path, monkey
     """However the directory was named; what cannot be replayed is refused with its place."""
     await recorded_loop(tmp_path / "tapes")
     monkeypatch.chdir(tmp_path)
-    frozen = freeze({"digest": fixture_digest("tapes")})
+    frozen = freeze({"digest": read_fixture("tapes").digest})
     (tmp_path / "link").symlink_to("tapes")
     for name in ("tapes", "./tapes/", "tapes/../tapes", "link"):
         assert FACTORY.bind(name) == (str(tmp_path / "tapes"), frozen)
