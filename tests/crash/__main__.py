@@ -33,6 +33,8 @@ from tests.crash.scenario import Scenario, load, names
 PROGRAMS: Final = 20
 """Random programs in the normal suite."""
 PAIRS: Final = 8
+TURN_S: Final = 60.0
+"""How long one scenario has its turn in a soak."""
 EFFECTS: Final = ("read", "idempotent", "workspace", "external")
 RAM: Final = Path("/dev/shm")
 """Without a disk the same run takes two thirds of the time; a SIGKILL does not care. Any directory would do."""
@@ -143,7 +145,7 @@ def soak(rng: random.Random, seconds: float) -> Report:
     until, report = time.monotonic() + seconds, Report()
     while time.monotonic() < until and not report.wrong:
         for name in rng.sample(names(), len(names())):
-            report.add(_everything(load(name), rng, until))
+            report.add(_everything(load(name), rng, min(until, time.monotonic() + TURN_S)))
             report.add(random_programs(rng, 5 if time.monotonic() < until else 0))
     return report
 

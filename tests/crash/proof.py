@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from runner import RunnerFactory
 from runner.contract.errors import RunnerError
 from runner.contract.events import ModelCalled, ModelResponded, ToolCalled, ToolFailed, ToolSucceeded
-from tests.crash.arena import Arena, Traces, difference
+from tests.crash.arena import DELIVERY, Arena, Traces, difference
 from tests.crash.driver import Order, Run, run
 from tests.crash.faults import Fault, FaultName
 from tests.crash.people import Person
@@ -206,8 +207,13 @@ class Proof:
 
     def _died(self) -> None:
         """What was in flight at a death may happen once more. Read while its children may still be running: an intent
-        without a result bounds what they can do."""
+        without a result bounds what they can do. And whoever inspects now is answered, before the first checkpoint too."""
         self._allowed.update(in_flight(self.arena))
+        if self.arena.layout.ledger.exists():
+            try:
+                RunnerFactory(self.arena.world.config()).open_records().inspect(DELIVERY)
+            except RunnerError as error:
+                self.report.wrong.append(f"inspect after a death: {error}")
 
     def _delete_checkpoints(self) -> None:
         for path in self.arena.layout.root.glob(CHECKPOINTS):
