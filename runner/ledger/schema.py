@@ -18,7 +18,7 @@ from urllib.parse import quote
 from runner.contract.errors import Code, EnvironmentFault, IntegrityError, RunnerError
 from runner.contract.text import excerpt
 from runner.ledger.codec import corrupt
-from runner.ledger.files import TEMPORARY_PREFIX, make_private, sync_directory, written_at
+from runner.ledger.files import TEMPORARY_PREFIX, make_private, sweep, sync_directory, written_at
 
 APPLICATION_ID: Final = 0x4D30324C
 """``M02L`` in the file's header: what marks it as ours."""
@@ -57,8 +57,7 @@ def create(path: Path) -> None:
         raise corrupt(path, "the ledger is gone but its journal is still there")
     make_private(path.parent)
     with written_at(path):
-        for left in path.parent.glob(f"{TEMPORARY_PREFIX}ledger*"):
-            left.unlink()
+        sweep(path.parent)
         new = path.with_name(f"{TEMPORARY_PREFIX}ledger.sqlite")
         os.close(os.open(new, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     with translated(path), closing(_connect(new, "rw")) as db:
