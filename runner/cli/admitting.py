@@ -181,10 +181,20 @@ def _planned(wish: Wish, config: "RunnerFactoryConfig", out: Path | None) -> tup
     checked_input(loaded, values, bindings, descriptors)
     repository = discover(wish.repository)
     state_root = Path(config.state_root)
+    if (file_instead := _file_on_the_way(state_root)) is not None:
+        raise EnvironmentFault(
+            Code.STATE_UNWRITABLE,
+            f"the state root {state_root} cannot be made: {file_instead} is not a directory",
+            remedy="set state_root in the config",
+        )
     delivery = _delivery(wish, loaded.name, state_root)
     file = out if out is not None else kept_file(state_root, delivery)
     if file.exists():
         raise CallerError(Code.USAGE, f"{file} exists already", remedy="nothing was done; name another file")
+    if (file_instead := _file_on_the_way(file.parent)) is not None:
+        raise CallerError(
+            Code.USAGE, f"{file} cannot be written: {file_instead} is not a directory", remedy="name another file"
+        )
     checkout = _checkout(wish, repository, state_root, delivery)
     activation = admit(
         package=loaded,
@@ -205,6 +215,12 @@ def _frozen(factory: "RunnerFactory", binding: "Binding") -> "Binding":
     """The binding as its provider freezes it."""
     model, options = factory.bind(binding.provider, binding.model)
     return replace(binding, model=model, options=options)
+
+
+def _file_on_the_way(directory: Path) -> Path | None:
+    """What stands where ``directory`` or one above it should be."""
+    found = next((path for path in (directory, *directory.parents) if path.exists()), None)
+    return None if found is None or found.is_dir() else found
 
 
 def _missing(*directories: Path) -> tuple[Path, ...]:
