@@ -263,7 +263,12 @@ class _Assembly:
             clock=self._clock,
             record_dir=Path(self._config.record_dir) if self._config.record_dir else None,
         )
-        operations = CommandRunner(case=case, writer=case.ledger.writer("operations"), clock=self._clock)
+        operations = CommandRunner(
+            case=case,
+            writer=case.ledger.writer("operations"),
+            clock=self._clock,
+            secrets=lambda: self._registry.redactor.forms,
+        )
         with closing(custodian):
             async with open_host(
                 case=case,

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final, Literal, assert_never
 
@@ -60,7 +61,17 @@ class CommandRunner:
     nothing runs any more. The timeout counts from the moment it is let go.
     """
 
-    def __init__(self, *, case: Case, writer: LedgerWriter, clock: Clock, grace_s: float = limits.TERM_GRACE_S) -> None:
+    def __init__(
+        self,
+        *,
+        case: Case,
+        writer: LedgerWriter,
+        clock: Clock,
+        secrets: Callable[[], tuple[str, ...]],
+        grace_s: float = limits.TERM_GRACE_S,
+    ) -> None:
+        """``secrets``: every text that no ledger, artifact or prompt may hold, as known when a command begins."""
+        self._secrets: Final = secrets
         self._case: Final = case
         self._writer: Final = writer
         self._clock: Final = clock
@@ -84,15 +95,16 @@ class CommandRunner:
         return work.result()
 
     async def _run(self, request: CommandRequest, watch: _Watch) -> CommandResult:
-        journal = CommandJournal(self._case, self._writer, request)
-        out, err = (OutputText(request.output_bytes_max, request.secrets) for _ in range(2))
+        secrets = self._secrets()
+        journal = CommandJournal(self._case, self._writer, request, secrets)
+        out, err = (OutputText(request.output_bytes_max, secrets) for _ in range(2))
         try:
             problem = self._problem(request)
             end = NotStarted(why=problem) if problem else await self._supervise(request, watch, journal, (out, err))
         finally:
             duration_s = watch.end()
         if isinstance(end, NotStarted):
-            end = NotStarted(why=redact(end.why, request.secrets))
+            end = NotStarted(why=redact(end.why, secrets))
         result = result_of(end, timed_out=watch.cause == "timeout", out=out, err=err, duration_s=duration_s)
         if not (watch.cause == "cancelled" and was_cut_short(end)):
             await asyncio.to_thread(journal.concluded, result)

@@ -31,7 +31,8 @@ class CommandJournal:
     that nothing stands for.
     """
 
-    def __init__(self, case: Case, writer: LedgerWriter, request: CommandRequest) -> None:
+    def __init__(self, case: Case, writer: LedgerWriter, request: CommandRequest, secrets: tuple[str, ...]) -> None:
+        self._secrets: Final = secrets
         self._case: Final = case
         self._writer: Final = writer
         self._request: Final = request
@@ -69,7 +70,7 @@ class CommandJournal:
 
     def _intent(self) -> tuple[Event, ...]:
         request = self._request
-        value = intent_of(request, self._case.activation.workspace.worktree)
+        value = intent_of(request, self._case.activation.workspace.worktree, self._secrets)
         ref = self._case.ledger.artifacts.put(value)
         key = effect_key(self._case.plan.delivery, request.step, TOOL, value, 0)
         called = ToolCalled(call=self._call, tool=TOOL, caller="workflow", effect=request.effect, key=key, input=ref)
@@ -95,10 +96,10 @@ def start_text(ticks: int) -> str:
 # --- pure ------------------------------------------------------------------------------------------------------------
 
 
-def intent_of(request: CommandRequest, worktree: str) -> FrozenJson:
+def intent_of(request: CommandRequest, worktree: str, secrets: tuple[str, ...]) -> FrozenJson:
     """What the ledger keeps of a request: argv (redacted), cwd inside the worktree, names but no values of ``env``."""
     cwd = os.path.relpath(request.cwd, worktree)
-    argv = [redact(part, request.secrets) for part in request.argv]
+    argv = [redact(part, secrets) for part in request.argv]
     return freeze({"argv": argv, "cwd": cwd, "env": sorted(request.env)})
 
 

@@ -357,7 +357,6 @@ class CommandRequest:
     timeout_s: float
     effect: EffectClass
     output_bytes_max: int
-    secrets: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

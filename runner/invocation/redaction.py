@@ -44,6 +44,11 @@ class Redactor:
         self._pattern = re.compile("|".join(map(re.escape, longest_first)))
         self._chars_max = len(longest_first[0])
 
+    @property
+    def forms(self) -> tuple[str, ...]:
+        """Every text that is redacted, for those who redact streams of bytes."""
+        return tuple(self._forms)
+
     def text(self, text: str) -> str:
         """``text`` without any known secret."""
         return text if self._pattern is None else self._pattern.sub(REDACTED, text)

@@ -202,3 +202,18 @@ async def test_text_is_not_completion(world: World) -> None:
         world.base_url = server.base_url
         settlement = await world.settle(world.activation(agent("talk", "Do it.", SRC)))
     assert settlement.outcome == "failed"
+
+
+async def test_a_command_that_prints_the_key_leaves_it_nowhere(world: World) -> None:
+    """Secrets are redacted where output enters, whoever prints them: a command finds the key's file and shows it."""
+    leak = command("leak", "cat", str(world.root / "key"), scope=READ_ONLY)
+    with ScriptedOpenAi(in_order(Result({"summary": "fine"}))) as server:
+        world.base_url = server.base_url
+        activation = world.activation(
+            leak, agent("look", "Say: {{ steps.leak.output.stdout }}", READ_ONLY, needs=("leak",))
+        )
+        settlement = await world.settle(activation)
+        assert settlement.outcome == "completed"
+        assert "[redacted]" in json.dumps(server.requests[0].body)
+        assert SECRET not in json.dumps(server.requests[0].body)
+    assert SECRET.encode() not in world.every_byte()

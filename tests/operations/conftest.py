@@ -18,11 +18,16 @@ class Bench:
         self.worktree = worktree
         self.ledger = MemoryLedger()
         self.shown = Shown()
+        self.secrets: tuple[str, ...] = ()
 
     def runner(self, *, clock: RealClock | None = None, grace_s: float = 5.0) -> CommandRunner:
         case = case_at(self.worktree, self.ledger, self.shown)
         return CommandRunner(
-            case=case, writer=self.ledger.writer("operations"), clock=clock or RealClock(), grace_s=grace_s
+            case=case,
+            writer=self.ledger.writer("operations"),
+            clock=clock or RealClock(),
+            secrets=lambda: self.secrets,
+            grace_s=grace_s,
         )
 
     def request(self, *argv: str, **fields: Any) -> CommandRequest:

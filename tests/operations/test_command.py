@@ -31,7 +31,8 @@ async def test_intent_is_durable_before_the_process(bench: Bench) -> None:
     witness = bench.worktree / "ran"
     seen: list[bool] = []
     bench.ledger.on_append = lambda record: seen.append(witness.exists())
-    await bench.sh("touch ran", env={"TOKEN": "s3cret"}, secrets=("s3cret",))
+    bench.secrets = ("s3cret",)
+    await bench.sh("touch ran", env={"TOKEN": "s3cret"})
     assert seen == [False, False, True]
     called = bench.ledger.records[0].event
     assert isinstance(called, ToolCalled)
@@ -161,8 +162,9 @@ async def test_hostile_bytes(bench: Bench) -> None:
 async def test_secrets_are_redacted_everywhere(bench: Bench) -> None:
     """Output, progress, journal and messages: the secret stands in none of them."""
     records: list[Record] = bench.ledger.records
-    result = await bench.sh("printf 'a s3'; printf 'cret b\n'; echo s3cret >&2", secrets=("s3cret",))
-    other = await bench.runner().command(bench.request("s3cret-tool", secrets=("s3cret",)))
+    bench.secrets = ("s3cret",)
+    result = await bench.sh("printf 'a s3'; printf 'cret b\n'; echo s3cret >&2")
+    other = await bench.runner().command(bench.request("s3cret-tool"))
     assert result.stdout == "a [redacted] b\n" and result.stderr == "[redacted]\n"
     assert other.end == "not-started"
     everything = repr((result, other, [r.event for r in records], bench.shown.lines))
