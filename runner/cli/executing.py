@@ -46,7 +46,7 @@ def execute_one(word: str, lookup: config_lookup.Lookup, manner: Manner) -> int:
     factory = _factory(config)
     document, file = find_activation(word, factory.open_records())
     driven, where = _driven(factory, config, document, file, manner, ask=manner.ask)
-    return _show(driven, where, as_json=manner.as_json)
+    return _show(config, driven, where, as_json=manner.as_json)
 
 
 def run_wish(wish: Wish, lookup: config_lookup.Lookup, manner: Manner) -> int:
@@ -75,7 +75,7 @@ def run_wish(wish: Wish, lookup: config_lookup.Lookup, manner: Manner) -> int:
     if admitted.checkout.fresh and not manner.keep and _completed(driven):
         remove_worktree(admitted.checkout)
         where = replace(where, worktree_kept=False)
-    return _show(driven, where, as_json=manner.as_json)
+    return _show(config, driven, where, as_json=manner.as_json)
 
 
 def execute_open(lookup: config_lookup.Lookup, manner: Manner) -> int:
@@ -147,7 +147,14 @@ def _completed(driven: Driven) -> bool:
     return isinstance(driven.result, Settled) and driven.result.settlement.outcome is Outcome.COMPLETED
 
 
-def _show(driven: Driven, where: Where, *, as_json: bool) -> int:
+def _recorded(config: "RunnerFactoryConfig", where: Where) -> Where:
+    """With where its sessions were recorded, if any was."""
+    made = None if config.record_dir is None else Path(config.record_dir) / where.delivery
+    return replace(where, recordings=made) if made is not None and made.is_dir() else where
+
+
+def _show(config: "RunnerFactoryConfig", driven: Driven, where: Where, *, as_json: bool) -> int:
+    where = _recorded(config, where)
     stat = ""
     if isinstance(driven.result, Settled) and where.repository:
         stat = diffstat(Path(where.repository), where.base_commit, driven.result.settlement.result_commit)

@@ -34,7 +34,7 @@ DirtyOption = Annotated[
 ]
 KeepOption = Annotated[bool, typer.Option("--keep", help="Keep a fresh worktree after a completed Delivery.")]
 RecordOption = Annotated[
-    Path | None, typer.Option("--record", metavar="DIR", help="Record every session there, for replay.")
+    Path | None, typer.Option("--record", metavar="DIR", help="Record every session in DIR/DELIVERY, for replay.")
 ]
 
 

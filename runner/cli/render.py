@@ -1,6 +1,7 @@
 """Results as lines for people and as documents for scripts. Pure."""
 
 import re
+import shlex
 from typing import Any, Final, assert_never
 
 from runner.cli.attention import (
@@ -17,7 +18,7 @@ from runner.cli.attention import (
 from runner.cli.driving import Driven
 from runner.cli.exit_codes import of_result
 from runner.cli.terminal import Line, Style
-from runner.cli.where import Where, begin_command, command_lines, continue_command, git_command, runner_command
+from runner.cli.where import Where, begin_command, command_lines, continue_command, git_command, near, runner_command
 from runner.contract.ids import OBJECT_ID_PATTERN
 from runner.contract.outcomes import (
     Busy,
@@ -62,6 +63,7 @@ def result_document(driven: Driven, where: Where, diffstat: str) -> dict[str, An
         "diffstat": diffstat.splitlines(),
         "worktree": where.worktree if where.worktree_kept else None,
         "activation": None if where.activation_file is None else str(where.activation_file),
+        "recordings": None if where.recordings is None else str(where.recordings),
         "next": [command for _, command in next_commands(result, where)],
     }
 
@@ -80,6 +82,9 @@ def result_lines(driven: Driven, where: Where, diffstat: str, columns: int | Non
         lines.append(f"  changed    {', '.join(shown)}" + (f" and {more} more" if more else ""))
     if where.worktree_kept:
         lines.append(f"  worktree   {where.worktree}")
+    if where.recordings is not None:
+        binding = shlex.quote(f"ROLE=recorded:{near(where.recordings, where.here)}")
+        lines.append(f"  recorded   replay it with --bind {binding}")
     return [*lines, *command_lines(next_commands(driven.result, where), columns)]
 
 

@@ -36,7 +36,7 @@ base_url = "https://api.openai.com/v1"
 # input_per_mtok = 1.25
 # output_per_mtok = 10.0
 
-# Replays recorded sessions offline: `runner execute ACTIVATION --record DIR` writes them.
+# Replays recorded sessions offline: `runner execute ACTIVATION --record DIR` writes them to DIR/DELIVERY.
 [providers.recorded]
 
 # How many steps run at once. Steps that use the worktree run one at a time.

@@ -21,6 +21,8 @@ class Where:
     repository: str | None = None
     """Where to look at the published branch; None when that is not known any more."""
     worktree_kept: bool = True
+    recordings: Path | None = None
+    """The directory of its recorded sessions, where they were asked for."""
     program: tuple[str, ...] = ("runner",)
     """The first words of a command line of ours."""
     here: Path | None = None

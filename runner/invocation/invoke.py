@@ -77,7 +77,8 @@ class Invocation:
         self._registry = registry
         self._toolbox = toolbox
         self._clock = clock
-        self._record_dir = record_dir
+        # Files are named after steps: two Deliveries in one directory would overwrite each other's.
+        self._record_dir = None if record_dir is None else record_dir / case.plan.delivery
         self._sessions: set[NativeSession] = set()
         self._backed_off: set[str] = set()
         self._arrivals = Arrivals()

@@ -48,6 +48,16 @@ def test_published() -> None:
     assert "runner inspect d1 --events --config '/c d.toml'" in text
 
 
+def test_what_was_recorded_can_be_pasted() -> None:
+    """Where the sessions of this Delivery are, as the binding that replays them."""
+    where = replace(WHERE, recordings=Path("/tapes of mine/d1"))
+    driven = Driven(result=Settled(settlement=settlement()), changed=(), spent="")
+    text = text_of(render.result_lines(driven, where, "", None))
+    assert "recorded   replay it with --bind 'ROLE=recorded:/tapes of mine/d1'\n" in text
+    assert render.result_document(driven, where, "")["recordings"] == "/tapes of mine/d1"
+    assert "recorded " not in _shown(Settled(settlement=settlement()))
+
+
 def test_conflict_keeps_the_result_in_reach() -> None:
     """The target moved: nothing is lost, and the command that keeps the result is printed."""
     text = _shown(Settled(settlement=settlement(disposition="conflict", reason="moved", new="3" * 40)))

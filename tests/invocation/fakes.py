@@ -302,7 +302,7 @@ class Delivery:
     def __init__(self, tmp: Path, *, record: bool = False, opened: bool = True, **factory: Any) -> None:
         self.state, self.worktree = tmp / "state", tmp / "worktree"
         self.worktree.mkdir(exist_ok=True)
-        self.recordings = tmp / "recordings" if record else None
+        self.recordings = tmp / "recordings" / "d1" if record else None
         self.script = Script()
         self.factory: Any = ScriptedFactory(self.script, **factory)
         self.clock = FakeClock()
@@ -352,7 +352,7 @@ class Delivery:
             registry=self.registry,
             toolbox=self.toolbox,
             clock=self.clock,
-            record_dir=self.recordings,
+            record_dir=None if self.recordings is None else self.recordings.parent,
         )
 
     def again(self) -> None:

@@ -232,7 +232,7 @@ async def test_a_session_that_starts_again_replaces_its_recording(make: Make, tm
     """And writes through no link that was put in its place."""
     delivery = make(record=True)
     assert delivery.recordings is not None
-    delivery.recordings.mkdir()
+    delivery.recordings.mkdir(parents=True)
     (tmp_path / "victim").write_text("mine")
     (delivery.recordings / "code.1.jsonl").symlink_to(tmp_path / "victim")
     for _ in range(2):
@@ -242,6 +242,20 @@ async def test_a_session_that_starts_again_replaces_its_recording(make: Make, tm
     assert not path.is_symlink()
     assert list(recording.read(path.read_bytes(), "f").turns) == [1]
     assert (tmp_path / "victim").read_text() == "mine"
+
+
+async def test_the_recordings_of_another_delivery_stay(make: Make, tmp_path: Path) -> None:
+    """Two Deliveries with the same steps, recorded to one place: each has a directory of its own."""
+    others = [tmp_path / "recordings" / "code.1.jsonl", tmp_path / "recordings" / "d2" / "code.1.jsonl"]
+    others[1].parent.mkdir(parents=True)
+    for other in others:
+        other.write_text("theirs")
+    delivery = make(record=True)
+    delivery.script.turns = [completes()]
+    await delivery.invocation.invoke(delivery.dispatch())
+    assert [other.read_text() for other in others] == ["theirs", "theirs"]
+    assert delivery.recordings is not None
+    assert (delivery.recordings / "code.1.jsonl").is_file()
 
 
 async def test_a_recording_that_cannot_be_written_is_no_secret(make: Make, tmp_path: Path) -> None:

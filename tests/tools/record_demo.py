@@ -32,7 +32,7 @@ def record(root: Path) -> dict[str, bytes]:
         code = run_wish(wish, lookup, Manner(record=root / "made", named_config=config))
     if code != 0:
         raise SystemExit(f"the workflow ended with {code}: nothing was recorded")
-    return {path.name: _steady(path) for path in sorted((root / "made").glob("*.jsonl"))}
+    return {path.name: _steady(path) for path in sorted((root / "made").glob("*/*.jsonl"))}
 
 
 def _steady(path: Path) -> bytes:
