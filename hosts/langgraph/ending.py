@@ -2,7 +2,6 @@
 
 from typing import Any, Final
 
-from jsonschema import Draft202012Validator
 from jsonschema.exceptions import best_match
 
 from hosts.langgraph.attempts import Attempts
@@ -20,6 +19,7 @@ from runner.contract.ids import SiteId, StepRef
 from runner.contract.outcomes import Outcome, Reason
 from runner.contract.plan import Plan
 from runner.contract.ports import Artifacts, HostIntervention, LedgerReader, LedgerWriter, TerminalProposal
+from runner.contract.schema_patterns import SchemaValidator
 
 End = TerminalProposal | HostIntervention
 
@@ -155,7 +155,7 @@ def schema_problem(output: Output, value: FrozenJson) -> str | None:
     """What the output's schema (JSON Schema 2020-12) holds against ``value``, or None."""
     if output.json_schema is None:
         return None
-    error = best_match(Draft202012Validator(thaw(output.json_schema)).iter_errors(thaw(value)))
+    error = best_match(SchemaValidator(thaw(output.json_schema)).iter_errors(thaw(value)))
     if error is None:
         return None
     return f"the workflow's output does not fit its schema at {error.json_path}: {error.message[:500]}"

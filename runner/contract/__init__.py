@@ -6,6 +6,6 @@ Owned invariants
 - Every value is frozen; whatever crosses a process or a file has exactly one canonical byte form.
 
 Import the module that names the question: ``ids``, ``canonical``, ``model``, ``text``, ``activation``, ``plan``, ``config``,
-``outcomes``, ``events``, ``records``, ``effects``, ``errors``, ``scope``, ``grant``, ``provider``, ``recording``, ``ports``,
-``layout``, ``limits``.
+``outcomes``, ``events``, ``records``, ``effects``, ``errors``, ``scope``, ``grant``, ``provider``, ``recording``,
+``schema_patterns``, ``ports``, ``layout``, ``limits``.
 """

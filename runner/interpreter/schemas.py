@@ -4,7 +4,6 @@ A misspelt keyword would silently allow everything, and a remote reference would
 are refused. The shape of a schema is itself checked by the ``jsonschema`` library against one flat meta-schema.
 """
 
-import re
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Any, Final
@@ -15,6 +14,7 @@ from jsonschema.exceptions import ValidationError
 
 from runner.contract.canonical import FrozenJson, canonical, parse, thaw
 from runner.contract.errors import Finding
+from runner.contract.schema_patterns import SchemaValidator, pattern_problem
 from runner.interpreter.topology import components, is_loop
 
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
@@ -93,8 +93,8 @@ def value_findings(schema: FrozenJson, value: FrozenJson, place: str) -> tuple[F
 
 
 @lru_cache(maxsize=256)
-def _validator(schema: bytes) -> Draft202012Validator:
-    return Draft202012Validator(thaw(parse(schema)))
+def _validator(schema: bytes) -> Any:
+    return SchemaValidator(thaw(parse(schema)))
 
 
 def _message(error: ValidationError) -> str:
@@ -148,6 +148,13 @@ def _meaning(root: Any) -> Iterator[Problem]:
             else:
                 problem = f"{schema['$ref'][:100]!r} leads nowhere inside this schema"
                 yield (*path, "$ref"), problem, "use '#/$defs/NAME'; other documents are never read"
+    parts = [schema for schema in schemas.values() if isinstance(schema, dict)]
+    if all(any(word in schema for schema in parts) for word in ("patternProperties", "unevaluatedProperties")):
+        yield (
+            (),
+            "'unevaluatedProperties' and 'patternProperties' cannot stand in one schema",
+            "use 'additionalProperties'",
+        )
     for path in _endless(jumps):
         yield (
             path,
@@ -177,10 +184,13 @@ def _walk(schema: Any, path: Path) -> Iterator[tuple[Path, Any]]:
 
 def _patterns(path: Path, schema: dict[str, Any]) -> Iterator[Problem]:
     for pattern in (*([schema["pattern"]] if "pattern" in schema else ()), *schema.get("patternProperties", ())):
-        try:
-            re.compile(pattern)
-        except re.error as error:
-            yield (*path, "pattern"), f"{pattern[:100]!r} is not a regular expression: {error}", "correct it"
+        problem = pattern_problem(pattern)
+        if problem is not None:
+            yield (
+                (*path, "pattern"),
+                f"{pattern[:100]!r} is not a regular expression that is taken here: {problem:.200}",
+                "correct it; lookaround and references to groups are not part of the language",
+            )
 
 
 def _same_value(path: Path, schema: dict[str, Any]) -> Iterator[Path]:

@@ -11,6 +11,7 @@ from referencing.exceptions import Unresolvable
 
 from runner.contract.canonical import FrozenJson, canonical, freeze, thaw
 from runner.contract.errors import CallerError, Code
+from runner.contract.schema_patterns import SchemaValidator
 from runner.contract.text import excerpt
 
 CORRECTIONS_MAX: Final = 1
@@ -35,8 +36,8 @@ class JsonContract:
             raise CallerError(Code.ACTIVATION_INVALID, f"not a JSON Schema: {excerpt(error.message, 300)}") from None
 
     @cached_property
-    def _validator(self) -> Draft202012Validator:
-        return Draft202012Validator(thaw(self.schema), registry=NoReferences())
+    def _validator(self) -> Any:
+        return SchemaValidator(thaw(self.schema), registry=NoReferences())
 
     def findings(self, value: object) -> tuple[str, ...]:
         """Every way in which ``value`` does not fit, as ``place: problem`` in a fixed order, bounded; empty when it fits."""

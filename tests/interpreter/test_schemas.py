@@ -35,6 +35,9 @@ def test_ordinary_schemas_have_no_findings(schema: Any) -> None:
         ({"minLength": -1}, "s.minLength", "minimum"),
         (5, "s", "not of type"),
         ({"pattern": "("}, "s.pattern", "regular expression"),
+        ({"pattern": "(?=a)"}, "s.pattern", "look-around"),
+        ({"patternProperties": {r"(a)\1": {}}}, "s.pattern", "backreferences"),
+        ({"properties": {"a": {"patternProperties": {"a": {}}}}, "unevaluatedProperties": False}, "s", "cannot stand"),
         ({"$ref": "http://example.invalid/x"}, "s.$ref", "leads nowhere"),
         ({"items": {"$ref": "#/$defs/gone"}}, "s.items.$ref", "leads nowhere"),
         ({"$ref": "#"}, "s", "refers to itself"),
@@ -74,3 +77,39 @@ def test_values_are_judged_with_places() -> None:
     schema = freeze({"type": "object", "properties": {"a": {"type": "array", "items": {"type": "integer"}}}})
     found = value_findings(schema, freeze({"a": [1, "x"]}), "input")
     assert [f.place for f in found] == ["input.a.1"]
+
+
+JUDGED: tuple[tuple[dict[str, Any], Any], ...] = (
+    ({"pattern": "b"}, "abc"),
+    ({"pattern": "^b"}, "abc"),
+    ({"pattern": "^[a-z]+$"}, "abc"),
+    ({"pattern": "^[a-z]+$"}, 7),
+    ({"patternProperties": {"^x": {"type": "integer"}}}, {"x1": 1, "y": "z"}),
+    ({"patternProperties": {"^x": {"type": "integer"}}}, {"x1": "one", "ax": "two"}),
+    ({"properties": {"a": {}}, "patternProperties": {"^x": {}}, "additionalProperties": False}, {"a": 1, "x": 2}),
+    ({"properties": {"a": {}}, "patternProperties": {"^x": {}}, "additionalProperties": False}, {"a": 1, "b": 2}),
+    ({"properties": {"a": {}}, "additionalProperties": {"type": "integer"}}, {"a": "1", "b": "2", "c": 3}),
+    ({"additionalProperties": False}, [1]),
+    ({"additionalProperties": True}, {"a": 1}),
+)
+
+
+@pytest.mark.parametrize(("schema", "value"), JUDGED)
+def test_patterns_judge_as_the_library_does(schema: dict[str, Any], value: Any) -> None:
+    """Another engine, the same verdict at the same places."""
+    library = [".".join(("v", *map(str, e.absolute_path))) for e in Draft202012Validator(schema).iter_errors(value)]
+    assert [f.place for f in value_findings(freeze(schema), freeze(value), "v")] == library
+
+
+@pytest.mark.parametrize(
+    ("schema", "value"),
+    [
+        ({"pattern": "^(a+)+$"}, "a" * 100_000 + "!"),
+        ({"patternProperties": {"^(a|a)*$": False}}, {"a" * 100_000 + "!": 1}),
+        ({"patternProperties": {"^(a+)+$": {}}, "additionalProperties": False}, {"a" * 100_000 + "!": 1}),
+    ],
+)
+def test_no_answer_can_make_a_pattern_hang(schema: dict[str, Any], value: Any) -> None:
+    """What an agent says is hostile: text on which Python's engine would try until the end of days is judged at once."""
+    assert schema_findings(freeze(schema), "s") == ()
+    value_findings(freeze(schema), freeze(value), "v")
