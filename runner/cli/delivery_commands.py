@@ -129,4 +129,5 @@ def cancel(
     """Cancel a Delivery, whoever drives it."""
     from runner.cli import saying
 
-    raise typer.Exit(saying.cancel(find_config(ctx, config), delivery, as_json=as_json))
+    lookup, named = find_config(ctx, config), explicit_config(ctx, config)
+    raise typer.Exit(saying.cancel(lookup, delivery, named, as_json=as_json))

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from runner.cli import config_lookup, state_view
+from runner.cli import cancel_view, config_lookup
 from runner.cli.activation_file import where_in
 from runner.cli.attention import step_name
 from runner.cli.exit_codes import Exit
@@ -137,16 +137,23 @@ def _confirm(state: DeliveryState) -> None:
         raise CallerError(Code.USAGE, "not confirmed, so nothing was ended", remedy="answer y, or add --yes")
 
 
-def cancel(lookup: config_lookup.Lookup, text: str, *, as_json: bool) -> int:
-    """Asks, or settles when nobody drives it. Exit 0 unless it was too late."""
+def cancel(lookup: config_lookup.Lookup, text: str, named_config: Path | None, *, as_json: bool) -> int:
+    """Asks, or settles when nobody drives it. Exit 0, but 1 when it was too late, and 4 when somebody must first say what
+    became of an effect."""
     from runner.factory import RunnerFactory
 
-    ack = asyncio.run(_cancel(RunnerFactory(config_lookup.load_to_act(lookup)), delivery_id(text)))
+    factory = RunnerFactory(config_lookup.load_to_act(lookup))
+    ack = asyncio.run(_cancel(factory, delivery_id(text)))
+    records = factory.open_records()
+    state = records.inspect(ack.delivery)
+    where = where_in(records, ack.delivery, named_config)
     if as_json:
-        write_json(state_view.cancel_document(ack))
+        write_json(cancel_view.cancel_document(ack, state, where))
     else:
-        write_lines(state_view.cancel_lines(ack))
-    return int(Exit.NOT_DONE if ack.disposition == "too-late" else Exit.OK)
+        write_lines(cancel_view.cancel_lines(ack, state, where, columns()))
+    if ack.disposition == "too-late":
+        return int(Exit.NOT_DONE)
+    return int(Exit.ATTENTION if cancel_view.must_be_said(state, where) else Exit.OK)
 
 
 async def _cancel(factory: "RunnerFactory", delivery: DeliveryId) -> CancelAck:

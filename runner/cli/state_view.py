@@ -1,7 +1,7 @@
 """What is known of Deliveries, as lines for people and documents for scripts. Pure."""
 
 import datetime as dt
-from typing import Any, Final, assert_never
+from typing import Any, Final
 
 from runner.cli.attention import (
     EDITED,
@@ -17,7 +17,7 @@ from runner.cli.run_view import STYLES, Spent, State, StepLine, isolation_text, 
 from runner.cli.terminal import Line
 from runner.cli.where import Where, begin_command, command_lines, continue_command, runner_command
 from runner.contract.ids import StepRef
-from runner.contract.outcomes import CancelAck, DeliveryState, StepState, Verification
+from runner.contract.outcomes import DeliveryState, StepState, Verification
 from runner.contract.records import Record
 from runner.contract.text import excerpt
 
@@ -214,29 +214,6 @@ def record_document(record: Record) -> dict[str, Any]:
         "attempt": record.attempt,
         "payload": record.event.model_dump(mode="json"),
     }
-
-
-# --- cancel ----------------------------------------------------------------------------------------------------------
-
-
-def cancel_lines(ack: CancelAck) -> list[Line]:
-    """``cancel DELIVERY``."""
-    settlement = ack.settlement
-    end: list[Line] = [] if settlement is None else [settlement_head(settlement), *settlement_lines(settlement)]
-    match ack.disposition:
-        case "requested":
-            return [f"Delivery {ack.delivery}: cancel requested; the process that drives it settles it"]
-        case "settled":
-            return end
-        case "too-late":
-            return [(f"Delivery {ack.delivery}: too late to cancel, its end was decided before", "yellow"), *end]
-        case _:
-            assert_never(ack.disposition)
-
-
-def cancel_document(ack: CancelAck) -> dict[str, Any]:
-    settlement = ack.settlement.model_dump(mode="json") if ack.settlement else None
-    return {"delivery": ack.delivery, "disposition": ack.disposition, "settlement": settlement}
 
 
 # --- verify ----------------------------------------------------------------------------------------------------------

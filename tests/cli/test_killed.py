@@ -183,6 +183,23 @@ def test_it_did_not_or_nobody_knows(
     assert answer.document["settlement"]["reason"] == ("all-steps-finished" if code == 0 else "abandoned")
 
 
+def test_a_cancel_waits_for_what_is_said(runner: CommandLine, shipping: "subprocess.Popen[str]") -> None:
+    """Nobody drives and an effect is uncertain: no driver is invented, the commands are printed, and given up it is settled."""
+    _killed(shipping)
+    said = runner("cancel", "d1")
+    assert said.code == 4 and "the cancel is recorded, and waits" in said.out and "drives it" not in said.out, said
+    scripted = runner("cancel", "d1", "--json")
+    assert (scripted.code, scripted.document["disposition"], scripted.document["driver"]) == (4, "requested", None)
+    (effect,) = scripted.document["effects"]
+    resolve = f"runner resolve d1 {effect['call']}"
+    expected = [f"{resolve} --happened 0", f"{resolve} --did-not-happen", f"{resolve} --abandon", "runner execute d1"]
+    assert scripted.document["next"] == expected
+    assert all(words in said.out for words in expected)
+    assert runner.shell(expected[2]).code == 0
+    settled = runner("execute", "d1", "--json")
+    assert (settled.code, settled.document["settlement"]["outcome"], _shipped(runner)) == (130, "cancelled", 1)
+
+
 def test_takeover(runner: CommandLine, shipping: "subprocess.Popen[str]") -> None:
     """A driver is ended only by somebody who said so; then its Delivery is open, and says what is uncertain."""
     refused = runner("takeover", "d1")
