@@ -33,7 +33,13 @@ from runner.contract.ports import Bridge, Case, Clock, Deferred, Observer, Rooms
 from runner.contract.provider import ProviderDescriptor
 from runner.contract.records import Record
 from runner.coordinator.coordinator import Coordinator
-from runner.coordinator.inspection import accepted_activation, inspect_delivery, list_deliveries, open_deliveries
+from runner.coordinator.inspection import (
+    accepted_activation,
+    decided_output,
+    inspect_delivery,
+    list_deliveries,
+    open_deliveries,
+)
 from runner.coordinator.leaving import leave_answer, leave_resolution
 from runner.coordinator.takeover import take_over
 from runner.coordinator.verification import Probe, verify
@@ -121,6 +127,11 @@ class Records:
     def activation(self, delivery: DeliveryId) -> bytes | None:
         """What ``delivery`` was accepted with, canonical; None before it was."""
         return accepted_activation(self.state_root, delivery)
+
+    def output(self, delivery: DeliveryId) -> FrozenJson:
+        """The value of the workflow's ``output``, checked against the digest in the settlement; None before the end is
+        decided, and for a Delivery without one (then the settlement's ``output`` is None too)."""
+        return decided_output(self.state_root, delivery)
 
     def document(self, delivery: DeliveryId) -> bytes:
         """As ``activation``, for ``execute``; ``delivery-unknown`` for one that was never accepted."""

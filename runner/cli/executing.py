@@ -14,6 +14,7 @@ from runner.cli.failures import document_of
 from runner.cli.person import is_there
 from runner.cli.terminal import columns, say, write_json, write_lines
 from runner.cli.where import Where
+from runner.contract.canonical import FrozenJson
 from runner.contract.errors import RunnerError
 from runner.contract.ids import DeliveryId
 from runner.contract.outcomes import Interrupted, Outcome, Settled
@@ -46,7 +47,7 @@ def execute_one(word: str, lookup: config_lookup.Lookup, manner: Manner) -> int:
     factory = _factory(config)
     document, file = find_activation(word, factory.open_records())
     driven, where = _driven(factory, config, document, file, manner, ask=manner.ask)
-    return _show(config, driven, where, as_json=manner.as_json)
+    return _show(factory, config, driven, where, as_json=manner.as_json)
 
 
 def run_wish(wish: Wish, lookup: config_lookup.Lookup, manner: Manner) -> int:
@@ -75,7 +76,7 @@ def run_wish(wish: Wish, lookup: config_lookup.Lookup, manner: Manner) -> int:
     if admitted.checkout.fresh and not manner.keep and _completed(driven):
         remove_worktree(admitted.checkout)
         where = replace(where, worktree_kept=False)
-    return _show(config, driven, where, as_json=manner.as_json)
+    return _show(factory, config, driven, where, as_json=manner.as_json)
 
 
 def execute_open(lookup: config_lookup.Lookup, manner: Manner) -> int:
@@ -95,7 +96,7 @@ def execute_open(lookup: config_lookup.Lookup, manner: Manner) -> int:
             ended.append({"delivery": delivery, "exit": int(of_error(error)), **document_of(error)})
             _line(delivery, f"error[{error.code}]: {error.message}", manner)
             continue
-        ended.append(render.result_document(driven, where, ""))
+        ended.append(render.result_document(driven, where, "", _output(factory, driven)))
         _line(delivery, render.result_line(driven.result), manner)
         if isinstance(driven.result, Interrupted):
             break
@@ -153,13 +154,23 @@ def _recorded(config: "RunnerFactoryConfig", where: Where) -> Where:
     return replace(where, recordings=made) if made is not None and made.is_dir() else where
 
 
-def _show(config: "RunnerFactoryConfig", driven: Driven, where: Where, *, as_json: bool) -> int:
+def _output(factory: "RunnerFactory", driven: Driven) -> FrozenJson:
+    """What the workflow gave; read only where the settlement says that there is something."""
+    if not isinstance(driven.result, Settled) or driven.result.settlement.output is None:
+        return None
+    return factory.open_records().output(DeliveryId(driven.result.settlement.delivery))
+
+
+def _show(
+    factory: "RunnerFactory", config: "RunnerFactoryConfig", driven: Driven, where: Where, *, as_json: bool
+) -> int:
     where = _recorded(config, where)
     stat = ""
     if isinstance(driven.result, Settled) and where.repository:
         stat = diffstat(Path(where.repository), where.base_commit, driven.result.settlement.result_commit)
+    output = _output(factory, driven)
     if as_json:
-        write_json(render.result_document(driven, where, stat))
+        write_json(render.result_document(driven, where, stat, output))
     else:
-        write_lines(render.result_lines(driven, where, stat, columns()))
+        write_lines(render.result_lines(driven, where, stat, columns(), output))
     return int(of_result(driven.result))

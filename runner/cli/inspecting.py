@@ -57,10 +57,12 @@ def show_state(lookup: config_lookup.Lookup, text: str, named_config: Path | Non
     records = _records(lookup)
     state = records.inspect(delivery_id(text))
     where = where_in(records, DeliveryId(state.delivery), named_config)
+    ended = state.settlement is not None and state.settlement.output is not None
+    output = records.output(DeliveryId(state.delivery)) if ended else None
     if as_json:
-        write_json(state_view.state_document(state, where))
+        write_json(state_view.state_document(state, where, output))
     else:
-        write_lines(state_view.state_lines(state, where, dt.datetime.now(dt.UTC), columns()))
+        write_lines(state_view.state_lines(state, where, dt.datetime.now(dt.UTC), columns(), output))
 
 
 def show_events(lookup: config_lookup.Lookup, text: str, *, follow: bool, as_json: bool) -> None:

@@ -19,6 +19,7 @@ from runner.cli.driving import Driven
 from runner.cli.exit_codes import of_result
 from runner.cli.terminal import Line, Style
 from runner.cli.where import Where, begin_command, command_lines, continue_command, git_command, near, runner_command
+from runner.contract.canonical import FrozenJson, canonical, thaw
 from runner.contract.ids import OBJECT_ID_PATTERN
 from runner.contract.outcomes import (
     Busy,
@@ -30,8 +31,11 @@ from runner.contract.outcomes import (
     Settlement,
     Suspended,
 )
+from runner.contract.text import excerpt
 
 PATHS_SHOWN_MAX: Final = 20
+OUTPUT_CHARS_MAX: Final = 400
+"""Of an output value, for people; scripts get the whole."""
 COMMIT_CHARS: Final = 12
 """Of an object id, for people; scripts get the whole."""
 
@@ -51,7 +55,7 @@ def short(commit: str) -> str:
 # --- the end of an execute -------------------------------------------------------------------------------------------
 
 
-def result_document(driven: Driven, where: Where, diffstat: str) -> dict[str, Any]:
+def result_document(driven: Driven, where: Where, diffstat: str, output: FrozenJson = None) -> dict[str, Any]:
     """``--json`` of ``execute`` and ``run``."""
     result = driven.result
     return {
@@ -59,6 +63,7 @@ def result_document(driven: Driven, where: Where, diffstat: str) -> dict[str, An
         "result": _kind(result),
         "exit": int(of_result(result)),
         **_fields(result),
+        "output": thaw(output),
         "changed": list(driven.changed),
         "diffstat": diffstat.splitlines(),
         "worktree": where.worktree if where.worktree_kept else None,
@@ -68,9 +73,12 @@ def result_document(driven: Driven, where: Where, diffstat: str) -> dict[str, An
     }
 
 
-def result_lines(driven: Driven, where: Where, diffstat: str, columns: int | None) -> list[Line]:
+def result_lines(
+    driven: Driven, where: Where, diffstat: str, columns: int | None, output: FrozenJson = None
+) -> list[Line]:
     """Outcome, what changed, where it is published, what to do next."""
     lines: list[Line] = ["", *_headline(driven.result, where)]
+    lines += output_lines(output)
     if driven.spent:
         lines.append(f"  spent      {driven.spent}")
     if diffstat:
@@ -152,6 +160,13 @@ def settlement_lines(settlement: Settlement) -> list[Line]:
         case "not-requested":
             text = "nothing"
     return [f"  published  {text}", f"  result     commit {short(commit)}"]
+
+
+def output_lines(output: FrozenJson) -> list[Line]:
+    """The workflow's output value in one line, cut where it is long; nothing for none."""
+    if output is None:
+        return []
+    return [f"  output     {excerpt(canonical(output).decode(), OUTPUT_CHARS_MAX)}"]
 
 
 def next_commands(result: ExecuteResult, where: Where) -> list[tuple[str, str]]:

@@ -12,10 +12,11 @@ from runner.cli.attention import (
     resolve_commands,
     wait_lines,
 )
-from runner.cli.render import after_settlement, settlement_head, settlement_lines
+from runner.cli.render import after_settlement, output_lines, settlement_head, settlement_lines
 from runner.cli.run_view import STYLES, Spent, State, StepLine, isolation_text, one_line
 from runner.cli.terminal import Line
 from runner.cli.where import Where, begin_command, command_lines, continue_command, runner_command
+from runner.contract.canonical import FrozenJson, thaw
 from runner.contract.ids import StepRef
 from runner.contract.outcomes import DeliveryState, StepState, Verification
 from runner.contract.records import Record
@@ -34,12 +35,14 @@ DETAIL_LINES_MAX: Final = 60
 DETAIL_CHARS_MAX: Final = 400
 
 
-def state_lines(state: DeliveryState, where: Where, now: dt.datetime, columns: int | None) -> list[Line]:
+def state_lines(
+    state: DeliveryState, where: Where, now: dt.datetime, columns: int | None, output: FrozenJson = None
+) -> list[Line]:
     """``inspect DELIVERY``: its end or where it stands, its steps, what to do next. ``where`` may lack what is not known."""
     settled = state.settlement is not None
     lines: list[Line] = []
     if state.settlement is not None:
-        lines += [settlement_head(state.settlement), *settlement_lines(state.settlement)]
+        lines += [settlement_head(state.settlement), *settlement_lines(state.settlement), *output_lines(output)]
     else:
         lines.append((f"Delivery {state.delivery}: {state.phase}", "bold"))
         lines.append(f"  driver     {state.driver or 'none: nobody is working on it'}")
@@ -164,8 +167,12 @@ def list_document(state: DeliveryState) -> dict[str, Any]:
     }
 
 
-def state_document(state: DeliveryState, where: Where) -> dict[str, Any]:
-    return {**state.model_dump(mode="json"), "next": [words for _, words in next_of(state, where)]}
+def state_document(state: DeliveryState, where: Where, output: FrozenJson = None) -> dict[str, Any]:
+    return {
+        **state.model_dump(mode="json"),
+        "output": thaw(output),
+        "next": [words for _, words in next_of(state, where)],
+    }
 
 
 def when(at: str) -> str:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from runner.contract import events
-from runner.contract.canonical import canonical
+from runner.contract.canonical import FrozenJson, canonical
 from runner.contract.errors import CallerError, IntegrityError
 from runner.contract.ids import DeliveryId, StepRef, delivery_id
 from runner.contract.layout import DeliveryLayout, delivery_layout
@@ -72,6 +72,22 @@ def accepted_activation(state_root: Path, delivery: str) -> bytes | None:
     with open_reader(layout) as reader:
         found = accepted_in(reader)
     return None if found is None else canonical(FileArtifacts(layout.artifacts).get(found[0].document))
+
+
+def decided_output(state_root: Path, delivery: str) -> FrozenJson:
+    """The workflow's output value, checked against its digest; None until the end is decided, and where there is none. Errors
+    as ``inspect_delivery``; ``IntegrityError`` (``artifact-corrupt``) when the value was lost or altered."""
+    layout = delivery_layout(state_root, delivery_id(delivery))
+    if not has_ledger(layout):
+        if layout.root.is_dir():
+            return None
+        raise unknown_delivery(layout)
+    with open_reader(layout) as reader:
+        found = reader.last(frozenset({events.TerminalProposed.KIND}))
+    proposed = found.event if found is not None else None
+    if not isinstance(proposed, events.TerminalProposed) or proposed.output is None:
+        return None
+    return FileArtifacts(layout.artifacts).get(proposed.output)
 
 
 def fold(

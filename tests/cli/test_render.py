@@ -58,6 +58,13 @@ def test_what_was_recorded_can_be_pasted() -> None:
     assert "recorded " not in _shown(Settled(settlement=settlement()))
 
 
+def test_a_long_output_is_cut() -> None:
+    """For people; no value, no line."""
+    (line,) = render.output_lines({"report": "x\n" * 10_000})
+    assert isinstance(line, str) and len(line) < 500 and "\n" not in line
+    assert render.output_lines(None) == []
+
+
 def test_conflict_keeps_the_result_in_reach() -> None:
     """The target moved: nothing is lost, and the command that keeps the result is printed."""
     text = _shown(Settled(settlement=settlement(disposition="conflict", reason="moved", new="3" * 40)))

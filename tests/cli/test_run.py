@@ -141,6 +141,16 @@ def test_inspect(runner: CommandLine, repo: Path, package: Path) -> None:
     assert (late.code, late.document["disposition"]) == (1, "too-late")
 
 
+def test_the_output_value_is_shown(runner: CommandLine, repo: Path, package: Path) -> None:
+    """What the workflow gave stands in the documents of run and inspect, and short in what people read."""
+    package.write_text(package.read_text() + 'output: { value: { exit: "{{ steps.first.output.exit }}" } }\n')
+    ran = runner("run", str(package), "--repo", str(repo), "--id", "d1", "--json")
+    assert ran.document["output"] == {"exit": 0} and ran.document["settlement"]["output"].startswith("sha256:")
+    assert runner("inspect", "d1", "--json").document["output"] == {"exit": 0}
+    for words in (("execute", "d1"), ("inspect", "d1")):
+        assert '  output     {"exit":0}\n' in runner(*words).out
+
+
 def test_graph_of_both(runner: CommandLine, repo: Path, package: Path) -> None:
     """A package and its activation draw the same picture, offline, in both forms."""
     runner("admit", str(package), "--repo", str(repo), "-o", "a.json")

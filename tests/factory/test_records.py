@@ -9,9 +9,10 @@ import pytest
 
 from runner import NeedsIntervention, RunnerFactory, Settled, Suspended
 from runner.contract import activation as a
-from runner.contract.canonical import canonical
-from runner.contract.errors import CallerError, Code
+from runner.contract.canonical import canonical, digest, thaw
+from runner.contract.errors import CallerError, Code, IntegrityError
 from runner.contract.ids import DeliveryId
+from runner.contract.layout import delivery_layout
 from runner.contract.scope import EVERYTHING
 from runner.factory import Records
 from tests.delivery.world import PY, World, command, git
@@ -112,6 +113,29 @@ async def test_verify_looks_at_everything(world: World) -> None:
     assert "savepoints" in names
     git(world.repository, "update-ref", "refs/heads/runner/d1", "main")
     assert [check for check in records(world).verify(D1).checks if not check.ok] == []
+
+
+@pytest.mark.parametrize("size", [1, 100_000])
+async def test_the_output_value(world: World, size: int) -> None:
+    """However large, it is what the workflow gave and has the settlement's digest; altered, it is refused; without one, None."""
+    output = a.Output(value={"report": "x" * size})
+    settlement = await world.settle(world.activation(command("one", "true"), output=output))
+    value = records(world).output(D1)
+    assert thaw(value) == {"report": "x" * size} and digest(value) == settlement.output
+    assert settlement.output is not None
+    for file in delivery_layout(world.state, D1).artifacts.glob(f"*/{settlement.output.removeprefix('sha256:')}"):
+        file.chmod(0o600)
+        file.write_text('"forged"')
+        with pytest.raises(IntegrityError):
+            records(world).output(D1)
+
+
+async def test_no_output_value(world: World) -> None:
+    """A workflow without one, and a Delivery that nobody knows."""
+    with pytest.raises(CallerError):
+        records(world).output(D1)
+    await world.settle(world.activation(command("one", "true")))
+    assert records(world).output(D1) is None
 
 
 async def test_the_ledger_can_be_followed(world: World) -> None:
