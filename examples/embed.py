@@ -61,6 +61,9 @@ async def main(config_file: Path, activation_file: Path) -> int:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 3:
+        print("usage: python examples/embed.py CONFIG ACTIVATION", file=sys.stderr)
+        sys.exit(2)
     try:
         sys.exit(asyncio.run(main(Path(sys.argv[1]), Path(sys.argv[2]))))
     except RunnerError as error:

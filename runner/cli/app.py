@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Sequence
+from typing import Annotated
 
 import typer
 
@@ -23,8 +24,23 @@ for family in (setup_commands, package_commands, delivery_commands, attention_co
     family.register(app)
 
 
+def _show_version(asked: bool) -> None:
+    if asked:
+        from importlib import metadata
+
+        from runner.cli.terminal import write_lines
+
+        write_lines([f"runner {metadata.version('m02-runner')}"])
+        raise typer.Exit
+
+
 @app.callback()
-def root(config: ConfigOption = None) -> None:
+def root(
+    config: ConfigOption = None,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and end.")
+    ] = False,
+) -> None:
     """Carries out one agent workflow over a git worktree: killable anywhere, settling the same."""
 
 

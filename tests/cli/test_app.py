@@ -1,5 +1,7 @@
 """The door: light to open, one clear message for every mistake, never a traceback."""
 
+from importlib import metadata
+
 import pytest
 
 from runner.cli import app, failures
@@ -18,6 +20,11 @@ def test_help_imports_nothing_heavy(runner: CommandLine) -> None:
     named = "demo init check graph admit execute run inspect cancel doctor answer resolve verify takeover"
     for name in named.split():
         assert f"\n  {name} " in answer.out
+
+
+def test_version(runner: CommandLine) -> None:
+    """The version of the distribution, in one line."""
+    assert runner("--version").out == f"runner {metadata.version('m02-runner')}\n"
 
 
 @pytest.mark.parametrize(
