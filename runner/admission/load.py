@@ -114,7 +114,7 @@ class _Loader:
                 text, source = files.text(authored.instructions.file, place)
             origins.add(f"executors.{number}.instructions", *(() if source else place), document=source)
             draft = Executor(role=role, provider="", version="", descriptor=_NO_DIGEST, model="", instructions=text)
-            found = instruction_findings(draft, f"executors.{number}")
+            found = instruction_findings(draft, f"executors.{number}", frozenset(package.input))
             self.findings += (origins.moved(finding) for finding in found)
             texts[role] = text
         return texts

@@ -51,7 +51,8 @@ class ExpressionError(ValueError):
 
 
 class Reference(NamedTuple):
-    """What an expression reads: a root; for ``steps`` also which step and which of its fields (None: the step itself)."""
+    """What an expression reads: a root; for ``steps`` also which step and which of its fields (None: the step itself); for
+    ``input`` which of them (None: all)."""
 
     root: str
     step: str | None = None
@@ -134,7 +135,7 @@ def _reference(text: str, parts: tuple[str, ...]) -> Reference:
     if root == "delivery" and members[:1] != ("id",):
         raise TemplateError(text, "'delivery' has only 'id'", "write delivery.id")
     if root != "steps":
-        return Reference(root)
+        return Reference(root, None, members[0] if members else None)
     if not members:
         raise TemplateError(text, "'steps' can only be used as steps.<id>", "name the step: steps.plan.output")
     if len(members) > 1 and members[1] not in STEP_FIELDS:

@@ -20,6 +20,8 @@ def interpret(document: bytes | Activation) -> tuple[Activation, Plan]:
     """The activation and the plan it means. ``CallerError``: ``activation-invalid`` with every finding when it is not a
     whole and closed activation, ``activation-tampered`` when it is not the one that was admitted."""
     activation = _read(document) if isinstance(document, bytes) else document
+    if not isinstance(activation, Activation):
+        raise _unreadable(f"it is a {type(document).__name__}, neither an activation nor bytes")
     if identity_of(activation.to_json()) != activation.binding_identity:
         raise CallerError(
             Code.ACTIVATION_TAMPERED,

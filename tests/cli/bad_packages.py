@@ -57,6 +57,9 @@ PACKAGES = {
         "env: { A: '{{ steps.nope.output }}' }, shell: true, scope: everything",
         "4: there is no step 'nope'",
     ),
+    "an input that is not declared": edited(
+        "scope: everything", "env: { A: '{{ input.a }}' }, scope: everything", "4: there is no input 'a'"
+    ),
     "unclosed expression": edited("scope: everything", "env: { A: '{{ 1 +' }, scope: everything", "4: "),
     "two steps of one id": edited("id: second", "id: first", "5: the id 'first' stands twice"),
     "a reserved id": edited("id: second", "id: completed", "5: 'completed' is reserved"),

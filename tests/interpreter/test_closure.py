@@ -158,3 +158,13 @@ def test_all_mistakes_are_found_in_one_pass() -> None:
         "workflow.steps.1.action.cwd",
         "executors.0",
     }
+
+
+def test_an_input_that_cannot_exist_is_found() -> None:
+    """Where the schema names all inputs there are, another name is a mistake that is found before anything runs."""
+    closed = {"type": "object", "properties": {"task": {}}, "additionalProperties": False}
+    typo, right = (command("a", run=("echo", text)) for text in ("{{ input.tsak }}", "{{ input.task }}"))
+    (finding,) = check(activation(typo, input_schema=closed))
+    assert (finding.place, finding.problem) == ("workflow.steps.0.action.run.1", "there is no input 'tsak'")
+    assert check(activation(right, input_schema=closed)) == ()
+    assert check(activation(typo)) == ()

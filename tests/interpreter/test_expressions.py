@@ -123,7 +123,7 @@ def test_references_name_roots_steps_and_fields_but_not_bound_names() -> None:
     text = "{{ steps.plan.output.x }} {{ [1].map(i, i + input.n) }} {{ 'steps.no' }} {{ has(steps.late) }}"
     assert Template.parse(text).references == {
         Reference("steps", "plan", "output"),
-        Reference("input"),
+        Reference("input", None, "n"),
         Reference("steps", "late", None),
     }
 
