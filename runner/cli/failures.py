@@ -3,12 +3,14 @@
 import errno
 import sys
 import traceback
-from typing import Any
+from typing import Any, Final
 
 from runner.cli.terminal import Line, write_json, write_lines
 from runner.contract.errors import CallerError, Code, EnvironmentFault, RunnerError
 
 DEBUG = "RUNNER_DEBUG"
+FINDINGS_SHOWN_MAX: Final = 50
+"""What a person reads at once; a file of nonsense can have twenty thousand."""
 
 
 def document_of(error: RunnerError) -> dict[str, Any]:
@@ -27,10 +29,12 @@ def document_of(error: RunnerError) -> dict[str, Any]:
 def lines_of(error: RunnerError) -> list[Line]:
     """The error for people."""
     lines: list[Line] = [(f"error[{error.code}]: {error.message}", "red")]
-    for finding in error.findings:
+    for finding in error.findings[:FINDINGS_SHOWN_MAX]:
         lines.append(f"  {finding.place}: {finding.problem}")
         if finding.fix:
             lines.append((f"    fix: {finding.fix}", "cyan"))
+    if len(error.findings) > FINDINGS_SHOWN_MAX:
+        lines.append(f"  ... and {len(error.findings) - FINDINGS_SHOWN_MAX} more; --json lists them all")
     if error.remedy:
         lines.append((f"  what to do: {error.remedy}", "cyan"))
     return lines

@@ -141,3 +141,12 @@ def test_init_is_all_or_nothing(runner: CommandLine) -> None:
     (runner.here / "workflows" / "fix-tests" / "coder.md").write_text("mine")
     assert runner("init").code == 2
     assert not (runner.here / "runner.toml").exists()
+
+
+def test_a_file_of_nonsense(runner: CommandLine) -> None:
+    """A person sees the first mistakes and how many there are; a script gets them all."""
+    (runner.here / "p.yaml").write_text("".join(f"k{n}: 1\n" for n in range(200)))
+    shown = runner("check", "p.yaml")
+    assert "202 problems" in shown.err and "... and 152 more; --json lists them all" in shown.err
+    assert shown.err.count("is not a known key") == 48
+    assert len(runner("check", "p.yaml", "--json").document["error"]["findings"]) == 202
