@@ -77,10 +77,18 @@ class PackageSummary:
     """Id and kind."""
     roles: tuple[str, ...]
     inputs: tuple[str, ...]
+    external: tuple[str, ...]
+    """The commands of which a person is asked when they are cut short."""
 
     def document(self) -> dict[str, Any]:
         steps = [{"id": id_, "kind": kind} for id_, kind in self.steps]
-        return {"name": self.name, "steps": steps, "roles": list(self.roles), "inputs": list(self.inputs)}
+        return {
+            "name": self.name,
+            "steps": steps,
+            "roles": list(self.roles),
+            "inputs": list(self.inputs),
+            "external": list(self.external),
+        }
 
     def lines(self) -> list[Line]:
         return [
@@ -88,6 +96,15 @@ class PackageSummary:
             f"  steps   {', '.join(f'{id_} ({kind})' for id_, kind in self.steps)}",
             f"  roles   {', '.join(self.roles) or 'none'}",
             f"  inputs  {', '.join(self.inputs) or 'none'}",
+            *self._notes(),
+        ]
+
+    def _notes(self) -> list[Line]:
+        if not self.external:
+            return []
+        return [
+            f"  note    cut short, a person is asked what happened: {', '.join(self.external)} (effect: external, the default);",
+            "          a command that changes files of the worktree at most says effect: workspace",
         ]
 
 
@@ -103,6 +120,11 @@ def checked_package(package: Path) -> PackageSummary:
         steps=tuple((step.id, step.action.kind) for step in loaded.workflow.steps),
         roles=tuple(loaded.instructions),
         inputs=tuple(properties) if isinstance(properties, Mapping) else (),
+        external=tuple(
+            step.id
+            for step in loaded.workflow.steps
+            if step.action.kind == "command" and step.action.effect == "external"
+        ),
     )
 
 
