@@ -176,7 +176,7 @@ class RunView:
             case events.StepCompleted(outcome=outcome):
                 self._end(line, "done", outcome, "", now_s)
             case events.StepFailed(outcome=outcome, code=code, message=message, paths=paths):
-                where = f" [{', '.join(paths)}]" if paths else ""
+                where = f" [{', '.join(paths)}]" if paths and paths[0] not in message else ""
                 self._end(line, "failed", outcome, f"{message or code}{where}", now_s)
             case events.StepSkipped(reason=reason):
                 self._end(line, "skipped", "", reason, now_s)

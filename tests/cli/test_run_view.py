@@ -72,6 +72,11 @@ def test_failure_names_what_was_broken() -> None:
     line = view.take(record(failed), 1.0)
     assert line is not None
     assert "failed " in line.line(1.0) and "added x.txt" in line.line(1.0)
+    told = failed.model_copy(update={"message": "wrote outside src/**: added x.txt; widen it"})
+    view = RunView()
+    view.take(record(_started()), 0.0)
+    again = view.take(record(told), 1.0)
+    assert again is not None and again.line(1.0).count("added x.txt") == 1
 
 
 def test_visits_are_lines_of_their_own() -> None:

@@ -103,7 +103,7 @@ async def test_an_agent_outside_its_scope_is_rejected_and_undone(world: World) -
     assert failed.code == "scope-violation"
     assert any("README" in p for p in failed.paths)
     assert any("x/new" in p for p in failed.paths)
-    assert "src/**" in failed.message
+    assert "src/**" in failed.message and "let the step's 'scope' allow" in failed.message.lower()
     assert (world.worktree / "README").read_text() == "hello\n"
     assert not (world.worktree / "x").exists()
     assert world.kinds().count("step.attempt_started") == 1
