@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from runner.contract.canonical import FrozenJson, canonical, freeze, parse
-from runner.contract.errors import CallerError, Code
+from runner.contract.errors import CallerError, Code, Finding
 from runner.contract.outcomes import OpenWait
 from runner.contract.text import excerpt
 from runner.coordinator.recovery import Effect, Remaining
@@ -26,6 +26,8 @@ Said = Literal["happened", "did-not-happen", "abandon", "adopt", "discard"]
 OF_EFFECT: Final[tuple[Said, ...]] = ("happened", "did-not-happen", "abandon")
 OF_WORKTREE: Final[tuple[Said, ...]] = ("adopt", "discard", "abandon")
 EXIT_STATUS_MAX: Final = 255
+SAID_CHARS_MAX: Final = 100
+SCHEMA_CHARS_MAX: Final = 500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,12 +90,7 @@ def reply(left: Remaining, wait: str | None, value: FrozenJson, now: dt.datetime
     given = freeze({asked.outcome: value}) if asked.outcome is not None and isinstance(value, str) else value
     found = value_findings(asked.answer_schema, given, "answer")
     if found:
-        raise CallerError(
-            Code.ANSWER_INVALID,
-            f"this does not answer wait {asked.wait}: {'; '.join(map(str, found))}",
-            remedy=f"an answer fits {canonical(asked.answer_schema).decode()[:500]}",
-            findings=found,
-        )
+        raise _no_answer(asked, value, found)
     return Reply(waiting=waiting, value=given)
 
 
@@ -127,7 +124,29 @@ def _which(left: Remaining) -> str:
 
 
 def _question(wait: OpenWait) -> str:
-    return f"{wait.wait}: {excerpt(wait.prompt, 100)}"
+    """Its name and how it begins; what a fence of untrusted text encloses is never shown in part."""
+    first = wait.prompt.strip().partition("\n")[0]
+    return wait.wait if not first or first.startswith("<<<") else f"{wait.wait}: {excerpt(first, 100)}"
+
+
+def _no_answer(asked: OpenWait, value: FrozenJson, found: tuple[Finding, ...]) -> CallerError:
+    words = " or ".join(_choices(asked))
+    schema = f"an answer fits {excerpt(canonical(asked.answer_schema).decode(), SCHEMA_CHARS_MAX)}"
+    if words and isinstance(value, Mapping):
+        remedy = f"'{asked.outcome}' is {words}; {schema}"
+    else:
+        remedy = f"say {words}; a whole answer is a JSON object" if words else schema
+    said = f"{excerpt(canonical(value).decode(), SAID_CHARS_MAX)} does not answer wait {asked.wait}"
+    return CallerError(Code.ANSWER_INVALID, said, remedy=remedy, findings=found)
+
+
+def _choices(asked: OpenWait) -> tuple[str, ...]:
+    """The words that the property that routes may be; empty when they are not listed."""
+    schema: FrozenJson = asked.answer_schema
+    for name in ("properties", asked.outcome):
+        schema = schema.get(name) if isinstance(schema, Mapping) and name is not None else None
+    words = schema.get("enum") if isinstance(schema, Mapping) else None
+    return tuple(word for word in words if isinstance(word, str)) if isinstance(words, tuple) else ()
 
 
 def _no_call(problem: str, left: Remaining) -> CallerError:

@@ -67,6 +67,25 @@ async def test_two_waits_and_no_id(house: House) -> None:
     settled(await house.coordinator().execute(house.activation()))
 
 
+@pytest.mark.parametrize("value", ["aprove", 3, None])
+async def test_a_slip_hears_the_choices(house: House, value: FrozenJson) -> None:
+    """What fits no choice is told them in words."""
+    await suspend(house, "first")
+    error = refused(house, None, value)
+    assert error.code is Code.ANSWER_INVALID and "does not answer wait first" in error.message
+    assert error.remedy.startswith("say approve or reject;")
+
+
+@pytest.mark.parametrize(("begins", "said"), [("Ship it?", "first: Ship it?; second"), ("", "first; second")])
+async def test_untrusted_text_is_not_shown_in_part(house: House, begins: str, said: str) -> None:
+    """Which questions are open is said by name and first line: no fence is opened that is not closed."""
+    await suspend(
+        house, "first", "second", prompt=f"{begins}\n<<<untrusted 00: data>>>\n{'x' * 200}\n<<<end untrusted 00>>>"
+    )
+    remedy = refused(house, None, "approve").remedy
+    assert remedy.startswith(said) and "untrusted" not in remedy
+
+
 async def test_an_answer_that_arrives_twice(house: House) -> None:
     """Counts once, however it arrives; another answer meanwhile is refused, naming the one that was left."""
     await suspend(house, "first")
