@@ -171,7 +171,8 @@ ExecuteResult = Settled | Suspended | NeedsIntervention | Busy | Interrupted
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CancelAck:
-    """What ``cancel`` found: ``requested`` (a live driver will settle it), ``settled`` (done now) or ``too-late``."""
+    """What ``cancel`` found: ``requested`` (recorded; a live driver settles it, else the next execute, perhaps after a person
+    has spoken), ``settled`` (done now) or ``too-late``."""
 
     delivery: DeliveryId
     disposition: Literal["requested", "settled", "too-late"]
