@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from runner.cli import app
+from runner.cli import app, program
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,9 @@ class CommandLine:
         self.home = home
         self.here = home / "here"
         self.here.mkdir(parents=True)
-        self.environment = {"PATH": os.environ["PATH"], "HOME": str(home), "LANG": "C.UTF-8"}
+        # As in an activated virtual environment: a shell finds this very program by its name.
+        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        self.environment = {"PATH": path, "HOME": str(home), "LANG": "C.UTF-8"}
         self.interpreter = sys.executable
         self.started: list[subprocess.Popen[str]] = []
         self._printed = printed
@@ -98,6 +100,8 @@ def runner(
     line = CommandLine(tmp_path / "home", capsys)
     monkeypatch.chdir(line.here)
     monkeypatch.setenv("HOME", str(line.home))
+    monkeypatch.setenv("PATH", line.environment["PATH"])
+    program.program.cache_clear()
     for name in [n for n in os.environ if n.startswith(("XDG_", "RUNNER_"))]:
         monkeypatch.delenv(name)
     yield line
