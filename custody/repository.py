@@ -46,15 +46,8 @@ class Repository:
 
 def discover(git: Git, worktree: Path) -> Repository:
     """The repository whose worktree has its root at ``worktree``; ``WORKTREE_MISSING`` otherwise."""
-    pointer = worktree / ".git"
     try:
-        if pointer.is_dir():
-            git_dir = pointer
-        else:
-            text = pointer.read_bytes()[:8192]
-            if not text.startswith(b"gitdir:"):
-                raise ValueError("its .git file names no directory")
-            git_dir = worktree / os.fsdecode(text[7:].strip())
+        git_dir = _named(worktree)
         common = git_dir / "commondir"
         common_dir = git_dir / os.fsdecode(common.read_bytes().strip()) if common.exists() else git_dir
         git_dir, common_dir = git_dir.resolve(strict=True), common_dir.resolve(strict=True)
@@ -66,6 +59,27 @@ def discover(git: Git, worktree: Path) -> Repository:
         ) from None
     form = git.run(Place(git_dir=git_dir), "rev-parse", "--show-object-format").stdout.decode().strip()
     return Repository(worktree=worktree, git_dir=git_dir, common_dir=common_dir, object_format=form)
+
+
+def _named(worktree: Path) -> Path:
+    """What the worktree's ``.git`` is, or names; ``OSError`` and ``ValueError`` when it is none."""
+    pointer = worktree / ".git"
+    if pointer.is_dir():
+        return pointer
+    if not pointer.is_file():
+        raise ValueError("it has no .git")
+    text = pointer.read_bytes()[:8192]
+    if not text.startswith(b"gitdir:"):
+        raise ValueError("its .git file names no directory")
+    return worktree / os.fsdecode(text[7:].strip())
+
+
+def leads_to(repository: Repository) -> bool:
+    """Whether the worktree's ``.git`` still names the directory that it named when it was found."""
+    try:
+        return _named(repository.worktree).resolve() == repository.git_dir
+    except (OSError, ValueError):
+        return False
 
 
 def read_index(git: Git, place: Place) -> Index:

@@ -11,7 +11,7 @@ from custody import baseline
 from custody.git import Git
 from custody.midstep import Mark
 from custody.paths import Root
-from custody.repository import Repository
+from custody.repository import Repository, leads_to
 from custody.restore import (
     Restorer,
     close_journal,
@@ -219,10 +219,19 @@ def _root(repository: Repository) -> Root:
     try:
         if not repository.git_dir.is_dir():
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(repository.git_dir))
-        return Root(repository.worktree)
+        root = Root(repository.worktree)
     except OSError as error:
         raise EnvironmentFault(
             Code.WORKTREE_MISSING,
             f"the worktree {repository.worktree} cannot be opened: {error.strerror} ({error.filename})",
             remedy="put the worktree and its repository back where they were admitted",
         ) from None
+    if not leads_to(repository):
+        # Going back to a savepoint would delete whatever else stands there now.
+        root.close()
+        raise EnvironmentFault(
+            Code.WORKTREE_MISSING,
+            f"{repository.worktree} is not the worktree that was admitted: its .git does not lead to {repository.git_dir}",
+            remedy=f"put it back, or mend its .git with: git -C {repository.common_dir} worktree repair {repository.worktree}",
+        )
+    return root
