@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import socket
+from pathlib import Path
 
 import pytest
 
@@ -12,8 +13,8 @@ from runner.contract import activation as a
 from runner.contract.canonical import parse
 from runner.contract.errors import CallerError, Code
 from tests.delivery.world import PY, READ_ONLY, SECRET, SRC, World, agent, command, git
-from tests.servers.chunks import Call, Calls, Result, Text
-from tests.servers.scripted_openai import ScriptedOpenAi, Status, in_order
+from tests.servers.chunks import Call, Calls, Garbage, Result, Text
+from tests.servers.scripted_openai import Dropped, ScriptedOpenAi, Status, in_order
 
 WRITE = "import pathlib; pathlib.Path('src/made.py').write_text('MADE = 1\\n')"
 
@@ -144,6 +145,35 @@ async def test_an_agent_works_through_real_http(world: World) -> None:
     assert SECRET.encode() not in world.every_byte()
     responded = [r.event for r in world.records() if r.event.KIND == "model.responded"]
     assert sum(e.usage.input_tokens or 0 for e in responded) == 33
+
+
+async def test_a_recording_replays_to_the_same_settlement_elsewhere(tmp_path: Path) -> None:
+    """Recorded through every way in which an endpoint can fail, replayed offline in another directory: the same outcome,
+    output, tree, commit and publication. Only what names the provider differs."""
+    live = World(tmp_path / "live", record_to=tmp_path / "recordings").build()
+    elsewhere = World(tmp_path / "far" / "away", recorded=tmp_path / "recordings" / "d1").build()
+    output = a.Output(value="{{ steps.edit.output.summary }}", json_schema={"type": "string"})
+    edit = agent("edit", "Raise the value.", SRC)
+    read = Calls((Call("read", {"path": "src/app.py"}),))
+    replies = in_order(
+        Status(429, retry_after="0"),
+        Dropped(read),
+        read,
+        Status(500),
+        Calls((Call("edit", '{"path": "src/app.py", "old'),)),
+        Calls((Call("edit", {"path": "src/app.py", "old": "VALUE = 1", "new": "VALUE = 2"}),)),
+        Garbage(),
+        Text("It is done."),
+        Result({"summary": "raised"}),
+    )
+    with ScriptedOpenAi(replies) as server:
+        live.base_url = server.base_url
+        first = await live.settle(live.activation(edit, output=output))
+        assert len(server.requests) == 9
+    second = await elsewhere.settle(elsewhere.activation(edit, output=output))
+    assert first.outcome == "completed"
+    named = {"activation", "plan", "retirements"}  # by the binding, which differs: openai there, recorded here
+    assert {**first.model_dump(exclude=named)} == {**second.model_dump(exclude=named)}
 
 
 async def test_a_loop_runs_to_its_budget_and_no_further(world: World) -> None:

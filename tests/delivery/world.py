@@ -25,6 +25,7 @@ ADMITTED_AT = "2026-01-02T03:04:05Z"
 def git(where: Path, *args: str, ok: bool = True) -> str:
     """What the user's git prints; their configuration lives in the repository alone."""
     env = {"PATH": os.environ["PATH"], "HOME": str(where), "GIT_CONFIG_NOSYSTEM": "1"}
+    env |= dict.fromkeys(("GIT_AUTHOR_DATE", "GIT_COMMITTER_DATE"), ADMITTED_AT)
     done = subprocess.run(["git", "-C", str(where), *args], capture_output=True, text=True, env=env, check=False)
     assert done.returncode == 0 or not ok, done.stderr
     return done.stdout.strip()
