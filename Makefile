@@ -39,7 +39,7 @@ demo: $(READY)
 	@.venv/bin/runner demo
 
 test: $(READY)
-	@$(RUN) pytest -n 2 $(ARGS)
+	@$(RUN) pytest -n 2 --dist worksteal $(ARGS)
 
 # Ten minutes, or as long as it is told: make soak SOAK_S=28800
 SOAK_S ?= 600
