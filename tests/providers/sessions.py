@@ -37,8 +37,8 @@ def dispatch(
     tools: tuple[ToolSpec, ...] = (READ,),
     schema: Any = SCHEMA,
     step: str = "plan@1",
-    system: str = "Work in /work/tree.",
-    worktree: str | None = "/work/tree",
+    system: str = "Work in /srv/tree.",
+    worktree: str | None = "/srv/tree",
 ) -> SessionDispatch:
     return SessionDispatch(
         delivery=DeliveryId("d1"),

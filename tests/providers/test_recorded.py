@@ -315,7 +315,7 @@ def test_the_digest_of_a_request_is_the_one_that_recordings_hold() -> None:
     conversation = dispatch(executor(FACTORY), tools=(READ,))
     request = chat.request(chat.hear(chat.begin(conversation, "json_schema"), GO))
     assert (
-        request_digest(request, "/work/tree", ())
+        request_digest(request, "/srv/tree", ())
         == "sha256:dd65bf72a2aa9038e2f094cb2451304bfac639d401210953b31d8c2902aa795c"
     )
 
@@ -327,6 +327,6 @@ async def test_a_text_answer_replays_without_completion(tmp_path: Path) -> None:
         realm = await factory.open_realm(freeze({"base_url": server.base_url}), None)
         await record(realm, dispatch(executor(factory)), (GO,), tmp_path)
         await realm.close()
-    async with replaying(tmp_path, worktree="/work/tree") as session:
+    async with replaying(tmp_path, worktree="/srv/tree") as session:
         events = await events_of(session, GO)
     assert [type(e) for e in events] == [CallIntent, CallResult, TurnEnded]
