@@ -345,7 +345,7 @@ class InvocationControl(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandRequest:
-    """One process, everything resolved. ``key`` is its effect key."""
+    """One process, everything resolved. Its effect key follows from it and is computed by whoever runs it."""
 
     step: StepRef
     attempt: int
