@@ -155,6 +155,23 @@ class Output(Frozen):
     json_schema: Json = None
 
 
+class DeclaredTool(Frozen):
+    """A tool of one of the config's tool servers, as that server described it at admission. Nothing else is offered."""
+
+    name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,62}$")]
+    """What steps and models call it."""
+    server: Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]*$")]
+    """The key of a tool server of the config."""
+    remote: Annotated[str, Field(min_length=1, max_length=200)]
+    """What the server calls it."""
+    description: str
+    parameters: Json
+    """JSON Schema of its arguments."""
+    effect: EffectClass = "external"
+    digest: DigestText
+    """Over ``remote``, ``description`` and ``parameters``; a server that describes another tool under this name is drift."""
+
+
 class Workflow(Frozen):
     name: Annotated[str, Field(min_length=1, max_length=200)]
     input_schema: Json
@@ -177,6 +194,23 @@ class Target(Frozen):
 
     ref: Annotated[str, Field(pattern=r"^refs/(heads|tags|runner)/.+$")]
     expected: Annotated[str, Field(pattern=rf"^(absent|{ids.OBJECT_ID_PATTERN})$")]
+    remote: Annotated[str, Field(min_length=1, max_length=2000)] | None = None
+    """The URL of the repository that the ref is pushed to; None: the ref is the worktree's own repository's."""
+
+
+class Origin(Frozen):
+    """A Delivery that this one starts from: what had finished there counts here and is not done again.
+
+    Every step that had ended at ledger sequence ``position`` of ``delivery`` is taken over with its end, and the worktree starts
+    as ``savepoint``. A step that was still open there starts anew; only when ``savepoint`` is one that was taken inside of it,
+    beside a tool call's result, does it go on behind that call.
+    """
+
+    delivery: Annotated[str, Field(pattern=f"^{ids.DELIVERY_ID_PATTERN}$")]
+    position: Annotated[int, Field(ge=1)]
+    record: DigestText
+    """The chain digest of the record at ``position``: exactly what was looked at when this was admitted."""
+    savepoint: ObjectIdText
 
 
 class Limits(Frozen):
@@ -192,8 +226,10 @@ class Activation(Frozen):
     """UTC. Dates of preserved commits are this time, so that a killed and an undisturbed run give equal bytes."""
     workflow: Workflow
     executors: tuple[Executor, ...] = ()
+    tools: tuple[DeclaredTool, ...] = ()
     workspace: Workspace
     target: Target
+    origin: Origin | None = None
     limits: Limits = Limits()
     input: Json = None
     binding_identity: DigestText

@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Final, Literal
 
 from pydantic import Field
 
-from runner.contract.activation import DigestText, EffectClass, ObjectIdText
+from runner.contract.activation import DigestText, EffectClass, ObjectIdText, Origin
 from runner.contract.canonical import Json
 from runner.contract.model import Frozen
 from runner.contract.outcomes import Outcome, Publication, Reason, Retirement, Settlement
@@ -54,6 +54,29 @@ class DeliveryAccepted(Event):
     runner_version: str
     document: ValueRef
     """The activation itself, so that any process can go on with the Delivery."""
+
+
+class DeliveryForked(Event):
+    """What was taken over from another Delivery: the records behind this one in the same transaction, as they stood there.
+    Their calls keep their ids; effect keys are this Delivery's."""
+
+    KIND = "delivery.forked"
+    OWNER = ("coordinator",)
+    origin: Origin
+    records: Annotated[int, Field(ge=0)]
+    """How many follow."""
+
+
+class DeliverySuspended(Event):
+    """Why an execute ended with the Delivery open, and from when on it is worth another; recorded when it says something new."""
+
+    KIND = "delivery.suspended"
+    OWNER = ("coordinator",)
+    reason: str
+    detail: str
+    step: str | None
+    not_before: str | None
+    """UTC, RFC 3339."""
 
 
 class StepScheduled(Event):
@@ -379,6 +402,8 @@ VOCABULARY: Final[dict[str, type[Event]]] = {
     event.KIND: event
     for event in (
         DeliveryAccepted,
+        DeliveryForked,
+        DeliverySuspended,
         StepScheduled,
         StepAttemptStarted,
         SessionStarted,
