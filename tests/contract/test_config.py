@@ -45,7 +45,7 @@ def test_no_field_takes_an_object(field: str) -> None:
         ({}, "state_root"),
         ({"state_root": "/s", "surprise": 1}, "surprise"),
         ({"state_root": "/s", "engine": "temporal"}, "engine"),
-        ({"state_root": "/s", "isolation": "bubblewrap"}, "isolation"),
+        ({"state_root": "/s", "isolation": "docker"}, "isolation"),
         ({"state_root": "/s", "format": 2}, "format"),
         ({"state_root": 3}, "state_root"),
         ({"state_root": "/s", "concurrency": {"steps": 0}}, "concurrency.steps"),

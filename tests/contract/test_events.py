@@ -5,6 +5,7 @@ from typing import get_args
 import pytest
 from pydantic import ValidationError
 
+from runner.contract.activation import Origin
 from runner.contract.canonical import canonical, parse
 from runner.contract.events import (
     STEP_ENDS,
@@ -13,7 +14,9 @@ from runner.contract.events import (
     CancelRequested,
     DecisionTaken,
     DeliveryAccepted,
+    DeliveryForked,
     DeliverySettled,
+    DeliverySuspended,
     Event,
     InteractionAnswered,
     InteractionRequested,
@@ -66,6 +69,8 @@ SPECIMENS: list[Event] = [
         runner_version="0.1.0",
         document=STORED,
     ),
+    DeliveryForked(origin=Origin(delivery="first", position=7, record=DIGEST, savepoint=OBJECT), records=5),
+    DeliverySuspended(reason="auth", detail="no key", step="implement@1", not_before="2026-01-01T00:00:00Z"),
     StepScheduled(),
     StepAttemptStarted(savepoint=OBJECT, input=DIGEST),
     SessionStarted(session="s", descriptor={"model": "m"}, descriptor_digest=DIGEST),
