@@ -31,7 +31,11 @@ Probe = Callable[[Activation, DeliveryLayout, tuple[Record, ...]], tuple[Check, 
 
 def verify(layout: DeliveryLayout, interpret: Interpret, probes: tuple[Probe, ...]) -> Verification:
     """Looks at everything, in a fixed order; a broken chain ends it. ``CallerError`` (``delivery-unknown``)."""
-    with open_reader(layout) as reader:
+    try:
+        reader = open_reader(layout)
+    except IntegrityError as error:
+        return Verification(delivery=layout.root.name, checks=(Check(name="ledger", ok=False, detail=error.message),))
+    with reader:
         return Verification(delivery=layout.root.name, checks=tuple(_checks(layout, reader, interpret, probes)))
 
 

@@ -47,7 +47,7 @@ class SqliteReader:
         self._lock = threading.RLock()
 
     def head(self) -> int:
-        return int(self._one("SELECT coalesce(max(seq), 0) FROM records") or 0)
+        return int(self._one("SELECT head FROM meta"))
 
     def read(
         self, *, after: int = 0, kinds: frozenset[str] | None = None, step: StepRef | None = None

@@ -17,7 +17,7 @@ from urllib.parse import quote
 
 from runner.contract.errors import Code, EnvironmentFault, IntegrityError, RunnerError
 from runner.contract.text import excerpt
-from runner.ledger.codec import corrupt
+from runner.ledger.codec import GENESIS, corrupt
 from runner.ledger.files import TEMPORARY_PREFIX, make_private, sweep, sync_directory, written_at
 
 APPLICATION_ID: Final = 0x4D30324C
@@ -42,10 +42,16 @@ SCHEMA: Final = (
     """CREATE TABLE inbox (arrived INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, kind TEXT NOT NULL, body TEXT NOT NULL,
  who TEXT NOT NULL, at TEXT NOT NULL, taken_seq INTEGER) STRICT""",
     "CREATE INDEX inbox_open ON inbox (arrived) WHERE taken_seq IS NULL",
-    "CREATE TABLE meta (only_row INTEGER PRIMARY KEY CHECK (only_row = 1), generation INTEGER NOT NULL) STRICT",
+    """CREATE TABLE meta (only_row INTEGER PRIMARY KEY CHECK (only_row = 1), generation INTEGER NOT NULL,
+ head INTEGER NOT NULL, hash BLOB NOT NULL, steps INTEGER NOT NULL) STRICT""",
 )
 """``steps``, ``savepoints`` and the indexes are maintained in the transaction of the append that changes them, so that a
-question about one step or about what is open costs the answer, not the history."""
+question about one step or about what is open costs the answer, not the history. So is ``meta``: how many records and steps
+there are and the hash of the last record, so that rows that somebody removed from the end are missed."""
+_ENDS: Final = """SELECT m.head, m.hash, m.steps, coalesce((SELECT max(seq) FROM records), 0),
+ (SELECT hash FROM records WHERE seq = m.head), (SELECT count(*) FROM steps),
+ coalesce((SELECT min(seq) FROM records), 1) FROM meta m"""
+"""One statement, so that all of it is of one moment."""
 
 
 def create(path: Path) -> None:
@@ -66,7 +72,7 @@ def create(path: Path) -> None:
         db.execute("BEGIN IMMEDIATE")
         for statement in SCHEMA:
             db.execute(statement)
-        db.execute("INSERT INTO meta VALUES (1, 0)")
+        db.execute("INSERT INTO meta VALUES (1, 0, 0, ?, 0)", (GENESIS,))
         db.execute(f"PRAGMA application_id={APPLICATION_ID}")
         db.execute(f"PRAGMA user_version={FORMAT}")
         db.execute("COMMIT")
@@ -176,10 +182,20 @@ def _check_format(db: sqlite3.Connection, path: Path) -> None:
         raise corrupt(path, "it is not in WAL mode")
     if db.execute("SELECT count(*) FROM meta").fetchone()[0] != 1:
         raise corrupt(path, "it does not say which generation it is in")
-    first = db.execute("SELECT min(seq) FROM records").fetchone()[0]
-    known = db.execute("SELECT EXISTS (SELECT 1 FROM steps) OR EXISTS (SELECT 1 FROM savepoints)").fetchone()[0]
-    if first not in ((1,) if known else (1, None)):
+    _check_ends(db, path)
+
+
+def _check_ends(db: sqlite3.Connection, path: Path) -> None:
+    """Nothing was removed from either end. What is missing in between is noticed when it is read."""
+    head, sealed, steps, last, found, listed, first = db.execute(_ENDS).fetchone()
+    if first != 1:
         raise corrupt(path, "record 1 is missing")
+    if last != head:
+        raise corrupt(path, f"record {last} is the last that is there, but {head} were written")
+    if (found or GENESIS) != sealed:
+        raise corrupt(path, f"record {head} is not the one that was written last")
+    if listed != steps:
+        raise corrupt(path, f"its list of steps has {listed} rows, but {steps} were written")
 
 
 def _writer_of(db: sqlite3.Connection) -> str:

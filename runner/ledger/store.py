@@ -16,7 +16,7 @@ from runner.contract.outcomes import StepState
 from runner.contract.ports import Artifacts, Clock, LedgerWriter
 from runner.contract.records import Draft, InboxItem, Record
 from runner.ledger.artifacts import FileArtifacts
-from runner.ledger.codec import GENESIS, Row, corrupt, encode, timestamp
+from runner.ledger.codec import Row, corrupt, encode, timestamp
 from runner.ledger.inbox import unknown_delivery
 from runner.ledger.presence import has_ledger
 from runner.ledger.reading import SqliteReader, step_state
@@ -64,7 +64,7 @@ class SqliteLedger(SqliteReader):
         self._doubt: EnvironmentFault | None = None
         self._generation: int = self._one("SELECT generation FROM meta")
         self._head: int = self.head()
-        self._hash: bytes = self._one("SELECT hash FROM records WHERE seq = ?", self._head) or GENESIS
+        self._hash: bytes = self._one("SELECT hash FROM meta")
 
     @property
     def artifacts(self) -> Artifacts:
@@ -129,15 +129,18 @@ class SqliteLedger(SqliteReader):
 
     def _write(self, encoded: Sequence[tuple[Record, Row]]) -> None:
         self._check_generation()
+        begun = 0
         for record, row in encoded:
-            self._advance(record)
+            begun += self._advance(record)
             self._db.execute("INSERT INTO records VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
-        head = encoded[-1][1].seq if encoded else self._head
+        head, sealed = (encoded[-1][1].seq, encoded[-1][1].hash) if encoded else (self._head, self._hash)
+        self._db.execute("UPDATE meta SET head = ?, hash = ?, steps = steps + ?", (head, sealed, begun))
         for taken in self._taken:
             self._db.execute("UPDATE inbox SET taken_seq = ? WHERE id = ?", (head, taken))
 
-    def _advance(self, record: Record) -> None:
-        """Judges ``record`` against what its step and its savepoint are, and keeps the lookup tables."""
+    def _advance(self, record: Record) -> bool:
+        """Judges ``record`` against what its step and its savepoint are, and keeps the lookup tables. Whether it is the first
+        of its step."""
         match record.event:
             case SavepointTaken(savepoint=savepoint):
                 self._db.execute("INSERT OR IGNORE INTO savepoints VALUES (?)", (savepoint,))
@@ -150,7 +153,7 @@ class SqliteLedger(SqliteReader):
                     remedy="this is a defect of the Runner: report it with this message",
                 )
         if record.step is None:
-            return
+            return False
         key = record.step.key
         before = self._step(key)
         after = (live(before[0], record), shown_after(before[1], record))
@@ -161,6 +164,7 @@ class SqliteLedger(SqliteReader):
                 " attempt = excluded.attempt, ended = excluded.ended, shown = excluded.shown",
                 (key, record.seq, life.scheduled, life.attempt, life.end, shown.model_dump_json(exclude_defaults=True)),
             )
+        return before[1] is None
 
     def _step(self, key: str) -> tuple[StepLife, StepState | None]:
         rows = self._rows("SELECT scheduled, attempt, ended, shown FROM steps WHERE step = ?", key)

@@ -68,6 +68,14 @@ async def test_a_list_of_open_steps_that_lies(house: House) -> None:
     assert list(broken(house)) == ["order"]
 
 
+@pytest.mark.parametrize("statement", ["DELETE FROM records WHERE seq > 9", "DELETE FROM steps"])
+async def test_rows_that_were_removed(house: House, statement: str) -> None:
+    """A ledger whose end or whose steps somebody removed is a check that failed, as every other damage is."""
+    settled(await house.coordinator().execute(house.activation()))
+    edit(house, statement)
+    assert list(broken(house)) == ["ledger"]
+
+
 async def test_a_lost_artifact(house: House) -> None:
     """A value that a record names and nobody has any more."""
     settled(await house.coordinator().execute(house.activation(say="z" * 5_000)))

@@ -76,6 +76,7 @@ def test_a_kind_of_the_future_is_refused(layout: DeliveryLayout) -> None:
             head = (seq + extra, "t", 1, kind, version, None, None)
             before = _seal(before, head, "{}")
             db.execute("INSERT INTO records VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", (*head, "{}", before))
+        db.execute("UPDATE meta SET head = ?, hash = ?", (seq + 2, before))
     with open_reader(layout) as reader:
         for after in (seq, seq + 1):
             with pytest.raises(IntegrityError) as caught:
@@ -168,9 +169,21 @@ def test_not_a_file_in_its_place(layout: DeliveryLayout, kind: str) -> None:
             act(layout)
 
 
-@pytest.mark.parametrize("statement", ["DELETE FROM meta", "DELETE FROM records"])
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "DELETE FROM meta",
+        "DELETE FROM records",
+        "DELETE FROM records WHERE seq = 1",
+        "DELETE FROM records WHERE seq = (SELECT max(seq) FROM records)",
+        "UPDATE records SET hash = zeroblob(32) WHERE seq = (SELECT max(seq) FROM records)",
+        "DELETE FROM steps",
+        "DELETE FROM steps WHERE step = 'a@7'",
+        "INSERT INTO steps VALUES ('z@1', 1, 1, 1, NULL, '{}')",
+    ],
+)
 def test_missing_rows_are_noticed_when_it_is_opened(layout: DeliveryLayout, statement: str) -> None:
-    """A ledger that lost its beginning is not a new one: nothing of it would ever be repeated."""
+    """A ledger that lost its beginning, its end or a step is told when it is opened: what finished would be done again."""
     edit(layout, statement)
     for act in (open_reader, opened):
         with pytest.raises(IntegrityError, match=r"ledger\.sqlite"):
