@@ -18,11 +18,15 @@ from urllib.parse import quote
 from runner.contract.errors import Code, EnvironmentFault, IntegrityError, RunnerError
 from runner.contract.text import excerpt
 from runner.ledger.codec import GENESIS, corrupt
-from runner.ledger.files import TEMPORARY_PREFIX, make_private, sweep, sync_directory, written_at
+from runner.ledger.files import TEMPORARY_PREFIX, make_private, read_small, sweep, sync_directory, written_at
 
 APPLICATION_ID: Final = 0x4D30324C
 """``M02L`` in the file's header: what marks it as ours."""
 FORMAT: Final = 1
+
+WAL_AT: Final = slice(18, 20)
+WAL: Final = b"\x02\x02"
+"""What stands in the file's header in WAL mode; an immutable connection would not say."""
 
 CHECKPOINT_PAGES: Final = 4_096
 """16 MiB of journal. A step boundary dirties 6 to 10 pages, so some 500 steps share one fold-back (a few milliseconds, two
@@ -89,7 +93,9 @@ def create(path: Path) -> None:
 def connect(path: Path, *, write: bool) -> sqlite3.Connection:
     """A connection to an existing ledger, usable from any thread under the caller's lock. Never creates the file.
 
-    ``IntegrityError``: ``ledger-version`` for a newer format, ``ledger-corrupt`` for anything that is not a whole ledger.
+    Where nothing can be written, as on a read-only disk, a reader reads the file as it stands; ``EnvironmentFault`` if a
+    driver has it open, or died with a journal beside it. ``IntegrityError``: ``ledger-version`` for a newer format,
+    ``ledger-corrupt`` for anything that is not a whole ledger.
     """
     with written_at(path):
         regular = stat.S_ISREG(path.lstat().st_mode)
@@ -98,7 +104,7 @@ def connect(path: Path, *, write: bool) -> sqlite3.Connection:
         raise corrupt(path, "it is not a regular file")
     with translated(path):
         try:
-            db = _connect(path, "rw" if write else "ro")
+            db = _connect(path, "rw" if write else _reading(path))
         except sqlite3.OperationalError as error:
             raise EnvironmentFault(
                 Code.STATE_UNWRITABLE, f"{path}: {error}", remedy="make the ledger readable and writable for this user"
@@ -148,6 +154,23 @@ def translate(error: sqlite3.Error, path: Path) -> RunnerError:
             return corrupt(path, f"SQLite says: {error}")
 
 
+def _reading(path: Path) -> str:
+    """How a reader opens the ledger. Readers of a WAL share a file beside it; where that cannot be made, the ledger is read as
+    if nobody could change it, which holds as long as no driver has left a journal there."""
+    if os.access(path.parent, os.W_OK, effective_ids=os.access in os.supports_effective_ids):
+        return "ro"
+    journal, shared = (path.with_name(path.name + end) for end in ("-wal", "-shm"))
+    if not journal.exists() or journal.stat().st_size == 0:
+        return "ro&immutable=1"
+    if not shared.exists():
+        raise EnvironmentFault(
+            Code.STATE_UNWRITABLE,
+            f"{path}: it has a journal ({journal.name}) and cannot be read where nothing can be written",
+            remedy="copy the Delivery's directory to where you may write, and look at the copy",
+        )
+    return "ro"
+
+
 def _connect(path: Path, mode: str) -> sqlite3.Connection:
     db = sqlite3.connect(
         f"file:{quote(str(path.absolute()))}?mode={mode}", uri=True, isolation_level=None, check_same_thread=False
@@ -178,7 +201,9 @@ def _check_format(db: sqlite3.Connection, path: Path) -> None:
     found = {row[0] for row in db.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL")}
     if version != FORMAT or found != set(SCHEMA):
         raise corrupt(path, "its tables are not those of a ledger")
-    if db.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
+    with written_at(path):
+        mode = read_small(path, WAL_AT.stop)[WAL_AT]
+    if mode != WAL:
         raise corrupt(path, "it is not in WAL mode")
     if db.execute("SELECT count(*) FROM meta").fetchone()[0] != 1:
         raise corrupt(path, "it does not say which generation it is in")
