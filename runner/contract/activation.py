@@ -8,12 +8,13 @@ parts; a string that is one expression keeps its type.
 from collections.abc import Mapping
 from typing import Annotated, Final, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from runner.contract import ids, limits
 from runner.contract.canonical import FrozenJson, Json, digest
 from runner.contract.ids import Digest
 from runner.contract.model import Frozen
+from runner.contract.remotes import remote_problem
 from runner.contract.scope import Scope
 
 FORMAT: Final = "runner.activation/1"
@@ -155,19 +156,43 @@ class Output(Frozen):
     json_schema: Json = None
 
 
+def _outside(effect: EffectClass) -> EffectClass:
+    if effect == "workspace":
+        raise ValueError(
+            "a tool server acts outside of the worktree, so no savepoint can undo it: say read, idempotent or external"
+        )
+    return effect
+
+
+ServerEffect = Annotated[
+    EffectClass,
+    AfterValidator(_outside),
+    WithJsonSchema({"type": "string", "enum": ["read", "idempotent", "external"]}),
+]
+"""The effect of a tool that a server runs."""
+ToolName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,62}$")]
+ToolServerKey = Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]*$")]
+RemoteName = Annotated[str, Field(min_length=1, max_length=200)]
+
+
+def tool_digest(remote: str, description: str, parameters: FrozenJson) -> Digest:
+    """What a tool is, for ``DeclaredTool.digest``."""
+    return digest({"remote": remote, "description": description, "parameters": parameters})
+
+
 class DeclaredTool(Frozen):
     """A tool of one of the config's tool servers, as that server described it at admission. Nothing else is offered."""
 
-    name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,62}$")]
+    name: ToolName
     """What steps and models call it."""
-    server: Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]*$")]
+    server: ToolServerKey
     """The key of a tool server of the config."""
-    remote: Annotated[str, Field(min_length=1, max_length=200)]
+    remote: RemoteName
     """What the server calls it."""
     description: str
     parameters: Json
     """JSON Schema of its arguments."""
-    effect: EffectClass = "external"
+    effect: ServerEffect = "external"
     digest: DigestText
     """Over ``remote``, ``description`` and ``parameters``; a server that describes another tool under this name is drift."""
 
@@ -196,6 +221,13 @@ class Target(Frozen):
     expected: Annotated[str, Field(pattern=rf"^(absent|{ids.OBJECT_ID_PATTERN})$")]
     remote: Annotated[str, Field(min_length=1, max_length=2000)] | None = None
     """The URL of the repository that the ref is pushed to; None: the ref is the worktree's own repository's."""
+
+    @field_validator("remote")
+    @classmethod
+    def _pushable(cls, value: str | None) -> str | None:
+        if value is not None and (problem := remote_problem(value)):
+            raise ValueError(problem)
+        return value
 
 
 class Origin(Frozen):
