@@ -9,7 +9,8 @@ from typing import Any, assert_never
 from runner.contract import limits
 from runner.contract.activation import Activation
 from runner.contract.canonical import FrozenJson
-from runner.contract.events import DeliveryAccepted, InterventionNeeded, SavepointTaken
+from runner.contract.errors import Code, IntegrityError
+from runner.contract.events import DeliveryAccepted, InterventionNeeded
 from runner.contract.layout import DeliveryLayout
 from runner.contract.outcomes import (
     ExecuteResult,
@@ -117,6 +118,8 @@ class _Drive:
         accepted = await in_thread(self._accept)
         if isinstance(accepted, Settled):
             return accepted
+        if accepted is None:
+            return await self._begin()
         facts = await in_thread(terminal_facts, self._ledger)
         if facts.proposed is not None and not facts.rooms_needed:
             return await self._close(None)
@@ -135,8 +138,38 @@ class _Drive:
                     return stopped
             return await self._close(rooms)
 
-    def _accept(self) -> Record | Settled:
-        """Correlates again, now that nobody else can write; leases the worktree; records the acceptance once."""
+    async def _begin(self) -> ExecuteResult:
+        """A Delivery that was not accepted yet: it is together with its first savepoint, so that nothing is recorded of one
+        whose worktree is not what was admitted."""
+        async with self._setting.assembly.rooms(self._case) as rooms:
+            if self._stop.pulled:
+                return self._interrupted()
+            accepted = await in_thread(self._first, rooms)
+            inbox = await in_thread(self._inbox, accepted)
+            await inbox.take()
+            return await self._to_boundary(rooms, inbox) or await self._close(rooms)
+
+    def _first(self, rooms: Rooms) -> Record:
+        """Acceptance and baseline, one transaction. When the worktree is refused the lease goes back, so that it is not kept
+        from others by a Delivery that cannot begin."""
+        try:
+            self._journal.stage(self._acceptance())
+            rooms.custody.baseline()
+            accepted = accepted_in(self._ledger)
+        except BaseException:
+            if accepted_in(self._ledger) is None:
+                lease.release(self._setting.state_root, self._plan.delivery)
+            raise
+        if accepted is None:
+            raise IntegrityError(
+                Code.LEDGER_ORDER,
+                f"{self._plan.delivery}: its baseline left no fact in the ledger",
+                remedy="this is a defect of the Runner: report it with this message",
+            )
+        return accepted[1]
+
+    def _accept(self) -> Record | Settled | None:
+        """Correlates again, now that nobody else can write, and leases the worktree; None for a Delivery that is new."""
         found = accepted_in(self._ledger)
         if found is not None:
             check_activation(found[0], self._plan)
@@ -146,7 +179,7 @@ class _Drive:
             check_meaning(found[0], self._plan, self._setting.meaning, self._setting.meaning_digest)
         if terminal_facts(self._ledger).worktree_needed:
             lease.take(self._setting.state_root, self._plan.delivery, Path(self._activation.workspace.worktree))
-        return found[1] if found else self._journal.record(self._acceptance())
+        return found[1] if found else None
 
     def _inbox(self, accepted: Record) -> Inbox:
         timeout_s = self._activation.limits.delivery_timeout_s
@@ -180,7 +213,6 @@ class _Drive:
         """Drives to the next boundary; None when that was the end, whose terminal is then recorded."""
         if self._stop.pulled:
             return self._interrupted()
-        await in_thread(self._baseline, rooms)
         boundary = await self._rest(rooms.host, inbox)
         match boundary:
             case TerminalProposal():
@@ -195,16 +227,6 @@ class _Drive:
                 return self._interrupted()
             case _:
                 assert_never(boundary)
-
-    def _baseline(self, rooms: Rooms) -> None:
-        """When the worktree is not what was admitted, nothing of this Delivery has happened to it: the lease goes back,
-        so that the worktree is not kept from others by a Delivery that cannot begin."""
-        try:
-            rooms.custody.baseline()
-        except BaseException:
-            if self._ledger.last(frozenset({SavepointTaken.KIND})) is None:
-                lease.release(self._setting.state_root, self._plan.delivery)
-            raise
 
     async def _rest(self, host: WorkflowHost, inbox: Inbox) -> Boundary:
         """The boundary at which the host stays. What was recorded while it came to rest may let it go on, so it is driven

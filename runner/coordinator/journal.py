@@ -111,6 +111,11 @@ class Journal:
         after(phase_of(self.ledger), CUES[event.KIND])
         return self._writer.append(Draft(event=event, step=step, attempt=attempt))[0]
 
+    def stage(self, event: Event) -> None:
+        """Recorded in front of what any room appends next, in the same transaction; nothing, when that fails."""
+        after(phase_of(self.ledger), CUES[event.KIND])
+        self._writer.stage(Draft(event=event))
+
     def flush(self) -> None:
         """Makes durable what other rooms staged, and that inbox items were taken."""
         self._writer.append()

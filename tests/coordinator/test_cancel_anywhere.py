@@ -50,13 +50,14 @@ async def test_while_a_driver_begins(house: House) -> None:
 
 @pytest.mark.parametrize("point", POINTS)
 async def test_after_dying_anywhere(house: House, point: str) -> None:
-    """Cancelled where it died: settled as cancelled before the terminal was recorded, too late after it; every effect that
-    was, was once, and executing again says the same."""
+    """Cancelled where it died: settled as cancelled before the terminal was recorded, too late after it, and kept for the next
+    execute before its acceptance; every effect that was, was once, and executing again says the same."""
     await die(house, point)
     ack = await house.coordinator().cancel(ONE)
     again = settled(await house.coordinator().execute(house.activation()))
     late = POINTS.index(point) > POINTS.index("invocation.conclude")
-    assert ack.disposition == ("too-late" if late else "settled")
+    early = point == "custody.baseline"
+    assert ack.disposition == ("too-late" if late else "requested" if early else "settled")
     assert again.outcome is (Outcome.COMPLETED if late else Outcome.CANCELLED)
     assert ack.settlement in (None, again)
     assert set(house.world.effects.values()) == {1}

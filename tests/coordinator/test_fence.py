@@ -149,8 +149,10 @@ async def test_a_missing_worktree(house: House) -> None:
 
 
 async def test_a_baseline_that_is_refused_gives_the_worktree_back(house: House) -> None:
-    """A Delivery that cannot begin does not keep others from the worktree."""
+    """A Delivery that cannot begin was not accepted, and does not keep others from the worktree."""
     await die(house, "custody.baseline")
+    assert kinds(house) == []
+    assert (await house.coordinator().inspect(DeliveryId("one"))).phase == "accepting"
     settled(await house.coordinator().execute(house.activation("two")))
     settled(await house.coordinator().execute(house.activation()))
 
