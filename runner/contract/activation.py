@@ -8,7 +8,7 @@ parts; a string that is one expression keeps its type.
 from collections.abc import Mapping
 from typing import Annotated, Final, Literal
 
-from pydantic import Field, field_validator
+from pydantic import AfterValidator, Field, WithJsonSchema, field_validator
 
 from runner.contract import ids, limits
 from runner.contract.canonical import FrozenJson, Json, digest

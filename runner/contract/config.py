@@ -57,6 +57,8 @@ class ToolServerConfig(Frozen):
     def _one_transport(self) -> "ToolServerConfig":
         if sum((bool(self.command), self.url is not None, self.entry_point is not None)) != 1:
             raise ValueError("name exactly one of 'command', 'url' and 'entry_point'")
+        if self.url is not None and not self.url.startswith(("http://", "https://")):
+            raise ValueError("'url' begins with http:// or https://")
         if (self.credential_env is not None) != (bool(self.command) and self.credential is not None):
             raise ValueError("'credential_env' goes with 'command' and 'credential'")
         return self

@@ -34,6 +34,10 @@ INBOX_POLL_S: Final = 0.2
 FILE_READ_BYTES_MAX: Final = 262_144
 """What one file tool call returns or writes."""
 SEARCH_MATCHES_MAX: Final = 200
+TOOL_RESULT_BYTES_MAX: Final = 2 * FILE_READ_BYTES_MAX
+"""What is kept of one tool result, head and tail; file tools stay below it."""
+TOOL_CALL_TIMEOUT_S: Final = 300.0
+"""How long a tool server may take for one call."""
 
 CAPTURE_FILES_MAX: Final = 200_000
 CAPTURE_BYTES_MAX: Final = 2 * 1024**3

@@ -37,6 +37,7 @@ from runner.contract.ports.invocation import (
 from runner.contract.ports.ledger import Artifacts, Ledger, LedgerReader, LedgerWriter
 from runner.contract.ports.operations import CommandRequest, CommandResult, Operations
 from runner.contract.ports.surroundings import Answer, Bridge, Clock, Deferred, Observer, Progress
+from runner.contract.ports.tools import DeclaredTools, OfferedTool, PythonTool, ToolUnknown
 
 __all__ = (
     "Accepted",
@@ -53,6 +54,7 @@ __all__ = (
     "CommandResult",
     "Completed",
     "CustodyLifecycle",
+    "DeclaredTools",
     "Deferred",
     "Dispatch",
     "Disposition",
@@ -68,11 +70,14 @@ __all__ = (
     "LedgerReader",
     "LedgerWriter",
     "Observer",
+    "OfferedTool",
     "Operations",
     "Progress",
+    "PythonTool",
     "Rooms",
     "Savepoint",
     "TerminalProposal",
+    "ToolUnknown",
     "Uncertain",
     "Verdict",
     "Violation",
