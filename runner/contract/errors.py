@@ -42,7 +42,6 @@ class Code(StrEnum):
     ANSWER_INVALID = "answer-invalid"
     TAKEOVER_REFUSED = "takeover-refused"
     ORIGIN_INVALID = "origin-invalid"
-    SAVEPOINT_UNKNOWN = "savepoint-unknown"
     USAGE = "usage"
     # provider
     PROVIDER_NOT_IMPLEMENTED = "provider-not-implemented"

@@ -222,6 +222,26 @@ class DeliveryState(Frozen):
     waits: tuple[OpenWait, ...] = ()
     uncertain: tuple[UncertainEffect, ...] = ()
     settlement: Settlement | None = None
+    origin: str = ""
+    """Which Delivery it started from, and where; empty for one that started from its base commit."""
+
+
+class SavepointState(Frozen):
+    """One savepoint as ``savepoints`` lists it: a state of the files, and what had happened when it was recorded."""
+
+    savepoint: ObjectIdText
+    tree: ObjectIdText
+    seq: int
+    """The ledger sequence of its record; tells two savepoints of equal files apart."""
+    at: str
+    role: Literal["baseline", "step", "mid-step", "foreign"]
+    step: str | None
+    """``StepRef.key``."""
+    call: str | None = None
+    """For one in the middle of a step: the tool call whose result was recorded with it."""
+    tool: str | None = None
+    changed: int
+    """How many paths differ from the savepoint before."""
 
 
 class Check(Frozen):

@@ -46,6 +46,7 @@ class Cue(StrEnum):
 
 CUES: Final[dict[str, Cue]] = {
     events.DeliveryAccepted.KIND: Cue.ACCEPTED,
+    events.DeliveryForked.KIND: Cue.WORKED,
     events.StepScheduled.KIND: Cue.WORKED,
     events.StepAttemptStarted.KIND: Cue.WORKED,
     events.SessionStarted.KIND: Cue.WORKED,

@@ -14,6 +14,7 @@ from runner.contract.canonical import FrozenJson, canonical, digest, freeze
 from runner.contract.effects import effect_key
 from runner.contract.errors import Finding
 from runner.contract.ids import DeliveryId, Digest, ObjectId, SiteId, StepRef
+from runner.contract.layout import DeliveryLayout
 from runner.contract.outcomes import Outcome, Publication, Reason, Retirement
 from runner.contract.plan import Plan
 from runner.contract.ports import Boundary, Case, Clock, HostStopped, Observer, Rooms, Savepoint, TerminalProposal
@@ -187,6 +188,12 @@ class FakeAssembly:
     def check(self, activation: Activation) -> None:
         assert activation.delivery
         self.world.checked += 1
+
+    def fitting(self, plan: Plan, records: tuple[Record, ...], inside: StepRef | None) -> tuple[Finding, ...]:
+        return ()
+
+    def bring(self, activation: Activation, source: DeliveryLayout, layout: DeliveryLayout, newest: ObjectId) -> None:
+        self.world.effects[f"brought {newest}"] = 1
 
     @asynccontextmanager
     async def rooms(self, case: Case) -> AsyncIterator[Rooms]:

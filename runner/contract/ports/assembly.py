@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from runner.contract.activation import Activation
+from runner.contract.errors import Finding
+from runner.contract.ids import ObjectId, StepRef
 from runner.contract.layout import DeliveryLayout
 from runner.contract.plan import Plan
 from runner.contract.ports.custody import CustodyLifecycle
@@ -12,6 +14,7 @@ from runner.contract.ports.host import WorkflowHost
 from runner.contract.ports.invocation import InvocationControl
 from runner.contract.ports.ledger import Ledger
 from runner.contract.ports.surroundings import Bridge, Progress
+from runner.contract.records import Record
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +47,16 @@ class Assembly(Protocol):
     def check(self, activation: Activation) -> None:
         """Pure: every executor's exact provider is configured with the version, descriptor and features it was bound
         to, every used secret can be read. ``CallerError`` or ``ProviderError`` otherwise, before any effect."""
+        ...
+
+    def fitting(self, plan: Plan, records: tuple[Record, ...], inside: StepRef | None) -> tuple[Finding, ...]:
+        """Pure: why ``records``, taken over from another Delivery, cannot be what happened of ``plan`` so far; ``inside`` is
+        the one step among them that goes on. Nothing if they can be."""
+        ...
+
+    def bring(self, activation: Activation, source: DeliveryLayout, layout: DeliveryLayout, newest: ObjectId) -> None:
+        """Custody's store of the Delivery ``source`` up to the savepoint ``newest`` brought into ``layout``, synced; nothing
+        in the worktree changes. Idempotent. ``CallerError`` when an object is missing, or the worktree is not the admitted one."""
         ...
 
     def rooms(self, case: Case) -> AbstractAsyncContextManager[Rooms]:
