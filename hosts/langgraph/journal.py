@@ -231,14 +231,14 @@ class Journal:
 
     def _exhausted(self, site: SiteId, outcome: str, *, failed: bool, retriable: bool) -> SiteId | None:
         route = self._topology.route(site, outcome, failed=failed, retriable=retriable)
-        return exhausted(self._topology, self._position.now, site, route)
+        return exhausted(self._topology, self._position.now, site, route, frozenset(self.open))
 
     def _over_budget(self, broken: SiteId, output: ValueRef | None, savepoint: ObjectId) -> StepFailed:
         budget = self._topology.sites[broken].budget_visits
         return StepFailed(
             outcome=words.BUDGET_EXHAUSTED,
             code=words.BUDGET_EXHAUSTED,
-            message=f"going back would be visit {(budget or 0) + 1} of {broken}, whose budget is {budget}",
+            message=f"going back would open {broken} again, and its budget of visits, {budget}, is spent",
             retriable=False,
             output=output,
             savepoint=savepoint,

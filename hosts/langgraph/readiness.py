@@ -10,7 +10,7 @@ effect in the order of their ledger sequence.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Final, Literal, NamedTuple
 
@@ -48,10 +48,12 @@ class Closing(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """The graph at ledger sequence ``sq``: marks, re-openings and closings by site. Read-only to everything here."""
+    """The graph at ledger sequence ``sq``: marks, re-openings, visits that count for a budget (those before the last
+    re-opening) and closings by site. Read-only to everything here."""
 
     st: Mapping[SiteId, Mark] = field(default_factory=dict)
     ep: Mapping[SiteId, int] = field(default_factory=dict)
+    us: Mapping[SiteId, int] = field(default_factory=dict)
     cl: Mapping[SiteId, Closing] = field(default_factory=dict)
     sq: int = 0
 
@@ -64,6 +66,10 @@ class Snapshot:
         mark = self.st.get(site)
         return mark is not None and mark.visit >= self.visit(site)
 
+    def has_run(self, site: SiteId) -> bool:
+        """Whether ``site`` ran at its visit, and has its end."""
+        return self.settled(site) and self.st[site].ran == self.st[site].visit
+
     def step(self, site: SiteId) -> StepRef:
         return StepRef(site=site, visit=self.visit(site))
 
@@ -74,6 +80,7 @@ class Delta:
 
     st: Mapping[SiteId, Mark]
     ep: Mapping[SiteId, int]
+    us: Mapping[SiteId, int]
     cl: Mapping[SiteId, Closing]
     sq: int
     woken: tuple[SiteId, ...]
@@ -233,17 +240,32 @@ def to_supersede(topology: Topology, snapshot: Snapshot, in_flight: frozenset[Si
     return ()
 
 
-def exhausted(topology: Topology, snapshot: Snapshot, site: SiteId, route: Route | None) -> SiteId | None:
-    """The step whose visits budget forbids that ``site`` takes ``route`` back, or None. Closings that are announced and
-    not yet done count as visits; a step that is itself being closed routes nowhere, so it exhausts nothing."""
+def exhausted(
+    topology: Topology, snapshot: Snapshot, site: SiteId, route: Route | None, running: frozenset[SiteId]
+) -> SiteId | None:
+    """The step whose visits budget forbids that ``site``, one of the ``running``, takes ``route`` back, or None. A step that
+    is itself being closed routes nowhere, so it exhausts nothing. A closing that is announced and not yet done opens a
+    visit that the next one goes over before anything of it runs: it is not counted."""
     if route is None or not route.back or held(topology, snapshot, site):
         return None
-    pending = [topology.reopened_by(snapshot, closer) for closer in closings(snapshot)]
-    for target in topology.reopens[SiteId(route.target)]:
+    group = topology.reopens[SiteId(route.target)]
+    counted = spent(topology, snapshot, group, running)
+    for target in group:
         budget = topology.sites[target].budget_visits
-        if budget is not None and snapshot.visit(target) + sum(target in group for group in pending) + 1 > budget:
+        if budget is not None and snapshot.us.get(target, 0) + (target in counted) + 1 > budget:
             return target
     return None
+
+
+def spent(
+    topology: Topology, snapshot: Snapshot, group: tuple[SiteId, ...], running: frozenset[SiteId] = frozenset()
+) -> tuple[SiteId, ...]:
+    """The steps of ``group`` for whose budgets the visit counts that a loop ends: those that ran, or are ``running``. In a
+    pass in which none with a budget ran, those that were skipped: a pass that counted for nobody could be repeated for
+    ever, where the step that goes back runs because of something outside the loop."""
+    bounded = [s for s in group if topology.sites[s].budget_visits is not None]
+    ran = tuple(s for s in bounded if s in running or snapshot.has_run(s))
+    return ran or tuple(s for s in bounded if snapshot.settled(s) and snapshot.st[s].outcome == words.SKIPPED)
 
 
 # --- the fold --------------------------------------------------------------------------------------------------------
@@ -290,19 +312,17 @@ def advance(topology: Topology, snapshot: Snapshot, end: End) -> Delta:
             remedy="the ledger does not belong to this plan; keep both and ask whoever changed them",
         )
     if visit < snapshot.visit(site) or snapshot.settled(site):
-        return Delta(st={}, ep={}, cl={}, sq=end.seq, woken=())
+        return Delta(st={}, ep={}, us={}, cl={}, sq=end.seq, woken=())
     route = topology.route(site, end.outcome, failed=end.failed, retriable=end.retriable) if end.ran else None
     before = snapshot.st.get(site)
     ran = visit if end.ran else (before.ran if before else 0)
     mark = Mark(visit, route.outcome if route else end.outcome, ran)
     kind = _closes(topology, snapshot, end, route)
     changed_cl = {site: Closing(visit, end.seq, kind)} if kind else {}
-    after = Snapshot(
-        st={**snapshot.st, site: mark}, ep=snapshot.ep, cl={**snapshot.cl, **changed_cl} if changed_cl else snapshot.cl
-    )
-    ep, targets = _reopen(topology, after)
+    after = replace(snapshot, st={**snapshot.st, site: mark}, cl={**snapshot.cl, **changed_cl})
+    ep, us, targets = _reopen(topology, after)
     woken = dict.fromkeys((*topology.sites[site].successors, *targets))
-    return Delta(st={site: mark}, ep=ep, cl=changed_cl, sq=end.seq, woken=tuple(woken))
+    return Delta(st={site: mark}, ep=ep, us=us, cl=changed_cl, sq=end.seq, woken=tuple(woken))
 
 
 def _closes(topology: Topology, snapshot: Snapshot, end: End, route: Route | None) -> ClosingKind | None:
@@ -317,17 +337,19 @@ def _closes(topology: Topology, snapshot: Snapshot, end: End, route: Route | Non
     return "back" if route.back else None
 
 
-def _reopen(topology: Topology, snapshot: Snapshot) -> tuple[dict[SiteId, int], tuple[SiteId, ...]]:
-    """Re-openings that are due, earliest closing first, and their targets."""
+def _reopen(topology: Topology, snapshot: Snapshot) -> tuple[dict[SiteId, int], dict[SiteId, int], tuple[SiteId, ...]]:
+    """Re-openings that are due, earliest closing first, the visits that count by then, and the targets."""
     ep: dict[SiteId, int] = {}
+    us: dict[SiteId, int] = {}
     targets: list[SiteId] = []
     while final(snapshot) is None and (closers := closings(snapshot)):
         group = topology.reopened_by(snapshot, closers[0])
         if not all(snapshot.settled(s) for s in group):
             break
+        us |= {s: snapshot.us.get(s, 0) + 1 for s in spent(topology, snapshot, group)}
         ep |= {s: snapshot.ep.get(s, 0) + 1 for s in group}
         # Everything else in the group is downstream of the target, so its sources wake it.
         target = topology.back_target(snapshot, closers[0])
         targets += [target] if target is not None else []
-        snapshot = Snapshot(st=snapshot.st, ep={**snapshot.ep, **ep}, cl=snapshot.cl)
-    return ep, tuple(targets)
+        snapshot = replace(snapshot, ep={**snapshot.ep, **ep}, us={**snapshot.us, **us})
+    return ep, us, tuple(targets)

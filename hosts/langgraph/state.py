@@ -48,11 +48,13 @@ def _merge(old: Mapping[str, Any], new: Mapping[str, Any], rank: Any) -> dict[st
 
 
 class GraphState(TypedDict):
-    """``st[site] = [visit, outcome, last visit that ran]``, ``ep[site]`` = times re-opened, ``cl[site]`` = [visit, ledger
-    sequence, kind] of a closing, ``sq`` = the ledger sequence that all of it stands for."""
+    """``st[site] = [visit, outcome, last visit that ran]``, ``ep[site]`` = times re-opened, ``us[site]`` = visits before the
+    last re-opening that count for the budget, ``cl[site]`` = [visit, ledger sequence, kind] of a closing, ``sq`` = the ledger
+    sequence that all of it stands for."""
 
     st: Annotated[dict[str, Any], merge_marks]
     ep: Annotated[dict[str, int], merge_counts]
+    us: Annotated[dict[str, int], merge_counts]
     cl: Annotated[dict[str, Any], merge_closings]
     sq: Annotated[int, later]
 
@@ -63,24 +65,27 @@ class Position:
     def __init__(self, snapshot: Snapshot) -> None:
         self._st = dict(snapshot.st)
         self._ep = dict(snapshot.ep)
+        self._us = dict(snapshot.us)
         self._cl = dict(snapshot.cl)
         self._sq = snapshot.sq
-        self._news: dict[str, dict[str, Any]] = {"st": {}, "ep": {}, "cl": {}}
+        self._news: dict[str, dict[str, Any]] = _no_news()
         self._woken: dict[SiteId, None] = {}
 
     @property
     def now(self) -> Snapshot:
         """The snapshot as of the last ``apply``: a view without a copy, so do not keep it across an await."""
-        return Snapshot(st=self._st, ep=self._ep, cl=self._cl, sq=self._sq)
+        return Snapshot(st=self._st, ep=self._ep, us=self._us, cl=self._cl, sq=self._sq)
 
     def apply(self, delta: Delta) -> None:
         """Takes over ``delta`` and remembers it for the next ``flush``."""
         self._st.update(delta.st)
         self._ep.update(delta.ep)
+        self._us.update(delta.us)
         self._cl.update(delta.cl)
         self._sq = max(self._sq, delta.sq)
         self._news["st"].update({s: list(m) for s, m in delta.st.items()})
-        self._news["ep"].update(dict(delta.ep.items()))
+        self._news["ep"].update(delta.ep)
+        self._news["us"].update(delta.us)
         self._news["cl"].update({s: list(c) for s, c in delta.cl.items()})
         self._woken.update(dict.fromkeys(delta.woken))
 
@@ -89,9 +94,13 @@ class Position:
         must return it to LangGraph."""
         update = {**self._news, "sq": self._sq} if any(self._news.values()) else {}
         woken = tuple(self._woken)
-        self._news = {"st": {}, "ep": {}, "cl": {}}
+        self._news = _no_news()
         self._woken = {}
         return update, woken
+
+
+def _no_news() -> dict[str, dict[str, Any]]:
+    return {"st": {}, "ep": {}, "us": {}, "cl": {}}
 
 
 def read_state(values: Mapping[str, Any], topology: Topology) -> Snapshot:
@@ -100,6 +109,7 @@ def read_state(values: Mapping[str, Any], topology: Topology) -> Snapshot:
         return Snapshot(
             st={_site(k, topology): _mark(v) for k, v in values.get("st", {}).items()},
             ep={_site(k, topology): _count(v) for k, v in values.get("ep", {}).items()},
+            us={_site(k, topology): _count(v) for k, v in values.get("us", {}).items()},
             cl={_site(k, topology): _closing(v) for k, v in values.get("cl", {}).items()},
             sq=_count(values.get("sq", 0)),
         )

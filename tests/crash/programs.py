@@ -1,8 +1,7 @@
 """Random small workflows from a seed, and what must be counted when one is carried out.
 
 A program is a chain. Each link counts itself outside; some are loops that fail until their n-th visit, some a decision with
-two branches, some fail for good. ``meaning`` is the whole interpreter. At most one loop: a back route also opens the next
-visit of everything behind it, which the budget of a second loop would feel.
+two branches, some fail for good. ``meaning`` is the whole interpreter.
 """
 
 import random
@@ -26,8 +25,6 @@ def program(rng: random.Random, *, effects: tuple[str, ...]) -> tuple[Link, ...]
     links: list[Link] = []
     for _ in range(rng.randint(1, 4)):
         kind = rng.choice(("once", "once", "loop", "choice", "fail" if rng.randrange(3) == 0 else "once"))
-        if kind == "loop" and any(link.kind == "loop" for link in links):
-            kind = "once"
         links.append(
             Link(
                 kind=kind,  # type: ignore[arg-type]

@@ -27,6 +27,8 @@ class Reference:
     ended: dict[str, str] = field(default_factory=dict)
     visit: dict[str, int] = field(default_factory=dict)
     ran: list[str] = field(default_factory=list)
+    spent: dict[str, int] = field(default_factory=dict)
+    """Visits that count for a budget."""
 
     def run(self, rnd: random.Random) -> None:
         self.visit = {s.id: 1 for s in self.steps}
@@ -60,10 +62,14 @@ class Reference:
             self.ended[step.id] = outcome
             return
         group = self._downstream(target)
-        budgets = {s.id: s.budget_visits for s in self.steps if s.budget_visits is not None}
-        if any(self.visit[s] + 1 > budgets.get(s, 10**6) for s in group):
+        budgets = {s.id: s.budget_visits for s in self.steps if s.budget_visits is not None and s.id in group}
+        ran = [s for s in budgets if f"{s}@{self.visit[s]}" in self.ran]
+        counted = ran or [s for s in budgets if self.ended.get(s) == "skipped"]
+        if any(self.spent.get(s, 0) + (s in counted) + 1 > budget for s, budget in budgets.items()):
             self.ended[step.id] = "budget-exhausted"
             return
+        for s in counted:
+            self.spent[s] = self.spent.get(s, 0) + 1
         for s in group:
             self.visit[s] += 1
             self.ended.pop(s, None)
@@ -118,7 +124,7 @@ def random_workflow(seed: int, *, asks: float = 0.0) -> Sample:
         before = [n for n in names if decider in Reference(draft, lambda s, v: "", None)._downstream(n)]
         back = (decider, rnd.choice(before))
         exhausted = names[names.index(decider) + 1 :]
-        budget = {back[1]: visits}
+        budget = {back[1]: visits, **_more_budgets(seed, draft, before, decider, visits)}
         routes[decider].append(RouteTo(outcome="again", to=back[1]))
         if exhausted:
             routes[decider].append(RouteTo(outcome="budget-exhausted", to=rnd.choice(exhausted)))
@@ -129,6 +135,14 @@ def random_workflow(seed: int, *, asks: float = 0.0) -> Sample:
         for n in names
     )
     return Sample(steps, _chooser(seed, steps, back, visits), back)
+
+
+def _more_budgets(seed: int, draft: tuple[Step, ...], before: list[str], decider: str, visits: int) -> dict[str, int]:
+    """Of steps before and behind the one that decides. Not of those beside it: how often they have run by then depends on
+    how long everything takes."""
+    rnd = random.Random(f"budgets {seed}")
+    behind = Reference(draft, lambda s, v: "", None)._downstream(decider)
+    return {n: rnd.randint(1, visits + 1) for n in (*before, *sorted(behind)) if rnd.random() < 0.2}
 
 
 def _chooser(seed: int, steps: tuple[Step, ...], back: tuple[str, str] | None, visits: int) -> Choose:

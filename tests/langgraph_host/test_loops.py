@@ -54,6 +54,28 @@ async def test_exactly_the_budget(tmp_path: Path) -> None:
         assert process.last("tests@3").output.inline["exit"] == 1
 
 
+async def test_two_loops_in_a_row_have_a_budget_each(tmp_path: Path) -> None:
+    """What the first goes over before it has run costs the second nothing: it goes back once, as its budget of two says."""
+    world = World(
+        tmp_path / "d",
+        activation(
+            command("build", routes=to(failure="build"), budget_visits=3),
+            command("check", needs=("build",), routes=to(failure="check"), budget_visits=2),
+        ),
+    )
+    ran: list[str] = []
+
+    async def run(request: CommandRequest) -> CommandResult:
+        ran.append(request.step.site)
+        return exited(0 if ran.count(request.step.site) == {"build": 3, "check": 2}[request.step.site] else 1)
+
+    world.run = run
+    async with world.process() as process:
+        boundary = await process.host.drive()
+        assert isinstance(boundary, TerminalProposal) and boundary.outcome is Outcome.COMPLETED
+        assert ran == ["build"] * 3 + ["check"] * 2 and process.ends()["check@4"] == "success"
+
+
 async def test_an_exhausted_budget_is_routed(tmp_path: Path) -> None:
     """As any outcome; the bound may be another step's than the one that decides."""
     world = World(

@@ -60,6 +60,12 @@ class Fold:
         )
         self.position.apply(advance(self.topology, self.now, end))
 
+    def exhausted(self, site: str, *beside: str) -> SiteId | None:
+        """Whose budget forbids that ``site`` goes back now, while those ``beside`` it run."""
+        route = next(route for route in self.topology.sites[SiteId(site)].routes if route.back)
+        running = frozenset(map(SiteId, (site, *beside)))
+        return exhausted(self.topology, self.now, SiteId(site), route, running)
+
     def judge(self, site: str) -> Readiness:
         return judge(self.topology, self.now, SiteId(site))
 
@@ -176,17 +182,77 @@ def test_two_closings_take_effect_in_ledger_order() -> None:
     assert [fold.now.visit(SiteId(s)) for s in "abcd"] == [2, 2, 3, 3]
 
 
-def test_budget_counts_announced_closings() -> None:
-    """Exactly the budget; a closing that is announced has spent its visit."""
+def test_exactly_the_budget() -> None:
+    """Two times of going back for a budget of three; the third would open the fourth visit."""
     fold = Fold(*LOOPS)
-    route = fold.topology.sites[SiteId("b")].routes[0]
     for _ in range(2):
         fold.end("a")
-        assert exhausted(fold.topology, fold.now, SiteId("b"), route) is None
+        assert fold.exhausted("b") is None
         fold.end("b", "again")
         fold.end("c", "superseded")
         fold.end("d", "superseded")
-    assert exhausted(fold.topology, fold.now, SiteId("b"), route) == "a"
+    fold.end("a")
+    assert fold.exhausted("b") == "a"
+
+
+def test_what_counts_for_a_budget() -> None:
+    """A visit that ran, or that runs when a loop goes back; not one that the loop goes over before it ran."""
+    fold = Fold(
+        generate("a", budget_visits=9),
+        generate("b", needs=("a",), routes=to(again="a")),
+        generate("c", needs=("a",), budget_visits=2),
+    )
+    for _ in range(5):
+        fold.end("a")
+        fold.end("b", "again")
+        fold.end("c", "superseded")
+    fold.end("a")
+    assert fold.now.visit(SiteId("c")) == 6 and fold.exhausted("b") is None
+    assert fold.exhausted("b", "c") is None
+    fold.end("c")
+    fold.end("b", "again")
+    fold.end("a")
+    assert fold.exhausted("b") is None and fold.exhausted("b", "c") == "c"
+
+
+def test_two_closings_at_once_open_one_visit_that_runs() -> None:
+    """What the earlier one opens the later one goes over, so it costs nothing of a budget."""
+    steps = (
+        generate("a", budget_visits=9),
+        generate("b", needs=("a",), routes=to(again="a")),
+        generate("c", needs=("a",), routes=to(again="c"), budget_visits=3),
+    )
+    fold = Fold(*steps)
+    fold.end("a")
+    fold.end("c", "again")
+    fold.end("b", "again")
+    fold.end("c", "superseded")
+    assert fold.now.visit(SiteId("c")) == 3 and fold.now.us[SiteId("c")] == 1
+    fold.end("a")
+    assert fold.exhausted("c") is None
+    fold.end("c", "again")
+    assert fold.exhausted("c") == "c"
+
+
+def test_a_pass_in_which_no_budgeted_step_ran_counts_for_those_it_skipped() -> None:
+    """The step that goes back may run because of something outside the loop; then nothing else would bound it."""
+    fold = Fold(
+        generate("out"),
+        generate("a", routes=to(left="b", right="x")),
+        generate("b", budget_visits=3),
+        generate("x"),
+        generate("d", needs=("out", "b"), routes=to(again="a")),
+    )
+    fold.end("out")
+    for _ in range(2):
+        fold.end("a", "right")
+        fold.end("b", "skipped")
+        fold.end("x")
+        assert fold.judge("d") is Readiness.READY and fold.exhausted("d") is None
+        fold.end("d", "again")
+    fold.end("a", "right")
+    fold.end("b", "skipped")
+    assert fold.exhausted("d") == "b"
 
 
 def test_a_changed_environment_comes_before_everything() -> None:
@@ -225,7 +291,7 @@ def test_the_fold_agrees_with_the_reference(seed: int) -> None:
         verdict = fold.judge(site)
         outcome = sample.choose(site, fold.now.visit(site)) if verdict is Readiness.READY else "skipped"
         route = fold.topology.route(site, outcome, failed=False, retriable=True)
-        if outcome != "skipped" and exhausted(fold.topology, fold.now, site, route):
+        if outcome != "skipped" and exhausted(fold.topology, fold.now, site, route, frozenset({site})):
             outcome = "budget-exhausted"
         fold.end(site, outcome, failed=outcome in ("failure", "budget-exhausted"))
         for left in to_supersede(fold.topology, fold.now, frozenset()):
