@@ -19,6 +19,7 @@ class Code(StrEnum):
     CONFIG_UNTRUSTED = "config-untrusted"
     PROVIDER_UNKNOWN = "provider-unknown"
     PROVIDER_DUPLICATE = "provider-duplicate"
+    TOOL_SERVER_UNKNOWN = "tool-server-unknown"
     SECRET_UNREADABLE = "secret-unreadable"
     PACKAGE_INVALID = "package-invalid"
     INPUT_INVALID = "input-invalid"
@@ -64,6 +65,7 @@ class Code(StrEnum):
     FENCE_LOST = "fence-lost"
     SETUP_FAILED = "setup-failed"
     PROCESS_NOT_STARTED = "process-not-started"
+    TOOL_SERVER_UNREACHABLE = "tool-server-unreachable"
     # integrity
     LEDGER_CORRUPT = "ledger-corrupt"
     LEDGER_VERSION = "ledger-version"
