@@ -30,6 +30,7 @@ from runner.contract.records import Draft
 from runner.contract.scope import Scope
 
 ALWAYS: Final = float("-inf")
+WORKTREE_GONE: Final = "the worktree was gone, so it was not put back"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -283,16 +284,19 @@ class Attempts:
         self._running = None
 
     def settle_interrupted(self) -> None:
-        """See ``ports.CustodyLifecycle.settle_interrupted``."""
+        """See ``ports.CustodyLifecycle.settle_interrupted``. A worktree that is gone is told, and not put back."""
         left = self._desk.facts.left_open(self._desk.case.plan)
         if left is None and self._running is None:
             return
         target = self._load(self.current().commit)
         self._known = self._running = None
-        self._known = self._desk.worktree().return_to(target, "an attempt was left open")
+        worktree = self._desk.worktree_left()
+        if worktree is not None:
+            target = self._known = worktree.return_to(target, "an attempt was left open")
         if left is not None:
             # Without the step's name: that step has its end, and nothing may follow it there.
-            self._desk.writer.stage(Draft(event=kept_as(self._known, (), "step")))
+            notes = () if worktree is not None else (WORKTREE_GONE,)
+            self._desk.writer.stage(Draft(event=kept_as(target, (), "step", notes)))
 
     def _open(self, grant: WorkspaceGrant) -> _Running:
         """The attempt under ``grant``; ``GRANT_INVALID`` for any but the open grant."""

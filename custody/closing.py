@@ -4,9 +4,10 @@ Every fact is durable before the next effect, and an effect whose fact is missin
 by its ref, the publication by the target. So each operation may be killed anywhere and asked again.
 """
 
-from custody.desk import Desk
 from custody.publish import Publisher, Target
-from custody.result import changed_paths, commit_result, keep_result
+from custody.remains import end_history, own_place
+from custody.repository import Repository
+from custody.result import Converter, changed_paths, commit_result, keep_result
 from runner.contract import ports
 from runner.contract.errors import Code, IntegrityError
 from runner.contract.events import OwnerRetired, PublicationAsked, PublicationKnown, ResultPreserved
@@ -14,23 +15,41 @@ from runner.contract.ids import Digest, ObjectId
 from runner.contract.outcomes import Publication, Retirement
 from runner.contract.records import Draft
 
+from custody.desk import Desk
+
 
 def preserve(desk: Desk, baseline: ports.Savepoint, current: ports.Savepoint) -> tuple[ObjectId, ObjectId]:
     """See ``ports.CustodyLifecycle.preserve``. Without changes the result is the base commit itself."""
     done = desk.facts.preserved()
     if done is not None:
         return ObjectId(done.tree), ObjectId(done.commit)
-    worktree, activation = desk.worktree(), desk.case.activation
-    base = worktree.base
+    repository, activation, frozen = desk.repository(), desk.case.activation, desk.store.frozen()
+    base = desk.store.base(activation.workspace.base_tree)
+    converter = Converter(
+        git=desk.git,
+        repository=repository,
+        store=desk.store,
+        conversions=frozen.conversions,
+        modes_count=frozen.modes_count,
+    )
     start, last = desk.store.load(baseline.commit), desk.store.load(current.commit)
     changes = changed_paths(base, start, last, include_dirty=activation.workspace.include_dirty)
     desk.before_effect("write result")
-    tree, commit = commit_result(worktree.converter, activation, base, changes, last)
+    tree, commit = commit_result(converter, activation, base, changes, last)
     desk.before_effect("keep result")
-    ref = keep_result(desk.git, worktree.repository, desk.delivery, commit)
+    ref = _keep(desk, repository, commit)
     desk.before_effect("record result")
     desk.writer.append(Draft(event=ResultPreserved(tree=tree, commit=commit, ref=ref)))
     return ObjectId(tree), ObjectId(commit)
+
+
+def _keep(desk: Desk, repository: Repository, commit: str) -> str:
+    """The ref that holds the result; empty when that is the admitted commit and nobody has it any more."""
+    if repository.git_dir == own_place(desk.store):
+        if commit == desk.case.activation.workspace.base_commit:
+            return ""
+        end_history(repository, commit)
+    return keep_result(desk.git, repository, desk.delivery, commit)
 
 
 def publish(desk: Desk, *, requested: bool) -> Publication:
@@ -53,7 +72,7 @@ def _published(desk: Desk, requested: bool) -> Publication:
         )
     target = desk.case.activation.target
     wanted = Target(ref=target.ref, expected=target.expected, new=result.commit)
-    publisher = Publisher(git=desk.git, repository=desk.worktree().repository, target=wanted)
+    publisher = Publisher(git=desk.git, repository=desk.repository(), target=wanted)
     asked = desk.facts.publication_asked()
     step, now = publisher.look(asked=asked)
     if not requested and not asked:
@@ -73,7 +92,7 @@ def retire(desk: Desk, authorization: Digest) -> Retirement:
     known = desk.facts.retirement()
     if known is None:
         if desk.facts.baseline() is not None:
-            desk.worktree()  # opened, so that nothing of ours is left in it
+            desk.worktree_left()  # opened, so that nothing of ours is left in it
             desk.before_effect("heal store")
             desk.store.heal()
         desk.close()

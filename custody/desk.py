@@ -9,6 +9,8 @@ from contextlib import contextmanager, suppress
 from custody.facts import Facts
 from custody.git import Git
 from custody.paths import show
+from custody.remains import gone, own_repository, repository_behind
+from custody.repository import Repository
 from custody.scan import Budget
 from custody.store import Store
 from custody.worktree import Worktree, open_again, open_first
@@ -42,6 +44,28 @@ class Desk:
             )
         self._open.finish_restore()
         return self._open
+
+    def worktree_left(self) -> Worktree | None:
+        """The worktree; None when it, or its repository, is not there any more. Only for what can be done without it."""
+        try:
+            return self.worktree()
+        except EnvironmentFault as error:
+            if error.code is not Code.WORKTREE_MISSING:
+                raise
+        return None
+
+    def repository(self) -> Repository:
+        """Where the result is kept and the target stands: the worktree's, or what is left of it. ``WORKTREE_MISSING`` for a
+        Delivery that completed when no repository is left: it is to be published."""
+        opened = self.worktree_left()
+        if opened is not None:
+            return opened.repository
+        frozen = self.store.frozen()
+        self.store.heal()
+        behind = repository_behind(frozen)
+        if behind is None and self.facts.completed():
+            raise gone(frozen)
+        return behind or own_repository(self.git, self.store, frozen)
 
     def new_worktree(self) -> Worktree:
         """For the baseline: with a store made anew."""

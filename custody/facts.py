@@ -17,9 +17,10 @@ from runner.contract.events import (
     ResultPreserved,
     SavepointTaken,
     StepAttemptStarted,
+    TerminalProposed,
 )
 from runner.contract.ids import ObjectId, StepRef
-from runner.contract.outcomes import Publication, Retirement
+from runner.contract.outcomes import Outcome, Publication, Retirement
 from runner.contract.plan import Plan
 from runner.contract.ports import LedgerReader
 from runner.contract.records import Record
@@ -123,6 +124,11 @@ class Facts:
         started = self.ledger.read(after=verdict.seq if verdict else 0, kinds=frozenset({StepAttemptStarted.KIND}))
         found = [r for r in started if r.step is not None and plan.site(r.step.site).uses_workspace]
         return found[-1] if found else None
+
+    def completed(self) -> bool:
+        """Whether the terminal that was decided is a completion."""
+        event = self._last(TerminalProposed.KIND)
+        return isinstance(event, TerminalProposed) and event.outcome is Outcome.COMPLETED
 
     def preserved(self) -> ResultPreserved | None:
         event = self._last(ResultPreserved.KIND)

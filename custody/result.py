@@ -6,6 +6,7 @@ converted, by git's built-in rules (line ends, ident, encoding). A path with an 
 its program is not ours to run.
 """
 
+import datetime as dt
 import os
 import shutil
 from collections.abc import Mapping, Sequence
@@ -196,20 +197,27 @@ def _converted_differently(
 def commit_result(
     converter: Converter, activation: Activation, base: Base, changes: Mapping[bytes, File | None], last: Kept
 ) -> tuple[str, str]:
-    """(tree, commit) of the result, in the user's repository; the base itself when nothing changed. Same input, same ids."""
+    """(tree, commit) of the result, in the converter's repository; the base itself when nothing changed. Same input, same
+    ids, wherever it is made."""
     commit = activation.workspace.base_commit
     if not changes:
         return base.tree, commit
     here = converter.write(base, changes, attributes_of(last), Place(git_dir=converter.repository.git_dir))
     tree = converter.git.run(here, "write-tree").stdout.decode().strip()
     if tree != base.tree:
-        date = activation.admitted_at.replace("Z", "+00:00")
-        env = {**AUTHOR, "GIT_AUTHOR_DATE": date, "GIT_COMMITTER_DATE": date}
-        text = _message(activation).encode()
-        made = converter.git.run(here, "commit-tree", tree, "-p", commit, "-F", "-", stdin=text, env=env)
+        text = _commit(activation, tree).encode()
+        made = converter.git.run(here, "hash-object", "-t", "commit", "-w", "--stdin", stdin=text)
         commit = made.stdout.decode().strip()
     shutil.rmtree(converter.store.scratch)
     return tree, commit
+
+
+def _commit(activation: Activation, tree: str) -> str:
+    """The commit, written out: git's own command would want to see the admitted commit, which may be gone."""
+    moment = int(dt.datetime.fromisoformat(activation.admitted_at.replace("Z", "+00:00")).timestamp())
+    who = f"{AUTHOR['GIT_AUTHOR_NAME']} <{AUTHOR['GIT_AUTHOR_EMAIL']}> {moment} +0000"
+    parent = activation.workspace.base_commit
+    return f"tree {tree}\nparent {parent}\nauthor {who}\ncommitter {who}\n\n{_message(activation)}"
 
 
 def _message(activation: Activation) -> str:

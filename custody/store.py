@@ -19,7 +19,7 @@ from custody.midstep import overlaid, read_overlay
 from custody.objects import empty_tree, missing_objects, read_blobs
 from custody.repository import Repository
 from custody.state import GITLINK, Kept, Staged, from_manifest
-from custody.writing import TIP, Writer
+from custody.writing import TIP, Base, Writer
 from runner.contract.canonical import canonical, parse, thaw
 from runner.contract.errors import Code, IntegrityError
 
@@ -154,6 +154,10 @@ class Store:
         found = {path: (mode, oid) for mode, oid, path in _entries(listing)}
         self._known.update(oid for _, oid in found.values())
         return found
+
+    def base(self, tree: str) -> Base:
+        """The admitted tree."""
+        return Base(tree=tree, files=self.tree_files(tree))
 
     def tip(self) -> str | None:
         """The newest kept commit."""

@@ -6,11 +6,11 @@ fault of the record.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
 from typing import Final
 
 from custody.git import Git
 from custody.objects import commit_trees, missing_objects
+from custody.remains import kept_aside, repository_behind
 from custody.repository import ABSENT, Repository, read_ref
 from custody.store import Frozen, Store
 from custody.writing import TIP
@@ -50,7 +50,7 @@ def verify_custody(activation: Activation, layout: DeliveryLayout, records: Iter
     checks = [_guarded("savepoints", lambda: _savepoints(git, store, savepoints))]
     checks.append(_guarded("savepoint objects", lambda: _objects(git, store, activation.workspace.base_tree)))
     if result is not None:
-        checks += _in_repository(git, frozen, result, published)
+        checks += _in_repository(git, store, frozen, result, published)
     return tuple(checks)
 
 
@@ -98,17 +98,22 @@ def _objects(git: Git, store: Store, base_tree: str) -> tuple[bool, str]:
 
 
 def _in_repository(
-    git: Git, frozen: Frozen, result: ResultPreserved, published: PublicationKnown | None
+    git: Git, store: Store, frozen: Frozen, result: ResultPreserved, published: PublicationKnown | None
 ) -> Iterator[Check]:
     """What custody left in the user's repository. Asked of what all worktrees share, so the Delivery's own may be gone."""
-    common = Path(frozen.common_dir)
-    if not common.is_dir():
-        yield Check(name="preserved result", ok=False, detail=f"the repository {common} is not there")
+    if not result.ref:
+        yield Check(name="preserved result", ok=True, detail=f"nothing was changed: it is {result.commit}, as admitted")
         return
-    repository = Repository(worktree=common, git_dir=common, common_dir=common, object_format=frozen.object_format)
-    yield _guarded("preserved result", lambda: _result(git, repository, result))
+    repository = repository_behind(frozen)
+    if repository is None:
+        repository, published = kept_aside(store, frozen), None
+    if repository is None:
+        yield Check(name="preserved result", ok=False, detail=f"the repository {frozen.common_dir} is not there")
+        return
+    kept = repository
+    yield _guarded("preserved result", lambda: _result(git, kept, result))
     if published is not None:
-        yield _guarded("publication", lambda: _publication(git, repository, published))
+        yield _guarded("publication", lambda: _publication(git, kept, published))
 
 
 def _result(git: Git, repository: Repository, result: ResultPreserved) -> tuple[bool, str]:

@@ -80,8 +80,7 @@ class Worktree:
     @property
     def base(self) -> Base:
         """The admitted tree."""
-        tree = self._activation.workspace.base_tree
-        return Base(tree=tree, files=self.store.tree_files(tree))
+        return self.store.base(self._activation.workspace.base_tree)
 
     def take_baseline(self) -> Kept:
         """The first savepoint; ``CORRELATION_MISMATCH`` naming edits of tracked files that were not admitted."""

@@ -13,6 +13,7 @@ from hosts.langgraph.pump import raise_if_cancelled, through
 from hosts.langgraph.results import shown
 from runner.contract import limits
 from runner.contract.activation import AgentAction, CommandAction
+from runner.contract.errors import Code, EnvironmentFault
 from runner.contract.grant import WorkspaceGrant
 from runner.contract.ids import ObjectId, SiteId
 from runner.contract.plan import Site
@@ -24,7 +25,7 @@ WORKTREE_EDITED: Final = "worktree-edited"
 """The reason of an intervention that a person ends with ``adopt`` or ``discard``."""
 
 GRANT_S: Final = 7 * 24 * 3600.0
-"""How long a grant of a step without a timeout is good: as long as any step may last."""
+"""How long a grant of a step is good that has no timeout, or whose time stands still while a person is asked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +65,8 @@ class Attempts:
             raise TypeError(f"{site.id} uses no workspace")
         scope = site.action.scope
         opened_at = None if as_it_is else opened.opened_at
-        expires_in_s = site.timeout_s + 2 * limits.TERM_GRACE_S if site.timeout_s else GRANT_S
+        asks = isinstance(site.action, AgentAction) and site.action.asks
+        expires_in_s = site.timeout_s + 2 * limits.TERM_GRACE_S if site.timeout_s and not asks else GRANT_S
 
         def begin() -> tuple[WorkspaceGrant | ForeignEdit, Savepoint]:
             grant = self._workspaces.begin(opened.step, ATTEMPT, scope, opened_at=opened_at, expires_in_s=expires_in_s)
@@ -103,10 +105,15 @@ class Attempts:
         return await through(asyncio.to_thread(self._workspaces.discard, attempt.grant))
 
     async def abandon(self, opened: Open, site: Site) -> HostIntervention | None:
-        """Puts the worktree back for an attempt that was left open and will not go on."""
+        """Puts the worktree back for an attempt that was left open and will not go on. One that is gone needs none of it."""
         if not site.uses_workspace or not opened.recorded or site.id in self._discarded:
             return None
-        attempt = await self.begin(opened, site)
+        try:
+            attempt = await self.begin(opened, site)
+        except EnvironmentFault as fault:
+            if fault.code is not Code.WORKTREE_MISSING:
+                raise
+            return None
         if isinstance(attempt, HostIntervention):
             return attempt
         self._discarded[site.id] = await self.discard(attempt)

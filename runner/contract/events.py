@@ -364,6 +364,7 @@ class ResultPreserved(Event):
     tree: ObjectIdText
     commit: ObjectIdText
     ref: str
+    """In the user's repository, or in the store's own where that was gone; empty when it was gone and nothing was changed."""
 
 
 class PublicationAsked(Event):

@@ -34,7 +34,7 @@ from runner.coordinator.correlation import check_activation, check_meaning
 from runner.coordinator.driving import Setting, StopSwitch, drive_to_boundary
 from runner.coordinator.inspection import inspect_delivery
 from runner.coordinator.joining import ended, in_thread
-from runner.coordinator.journal import accepted_in, remaining_in, settled_in, terminal_facts
+from runner.coordinator.journal import accepted_in, only_ends, settled_in, terminal_facts
 from runner.coordinator.leaving import leave_cancel
 from runner.coordinator.observation import Observation
 from runner.coordinator.wishes import CANCEL
@@ -210,13 +210,11 @@ class Coordinator:
 
 
 def _only_ends(layout: DeliveryLayout) -> bool:
-    """Whether no step begins any more: it was cancelled, given up, or its terminal is decided. No provider is needed for that,
-    so a lost secret keeps nobody from cancelling."""
+    """``only_ends`` of what is recorded. No provider is needed for that, so a lost secret keeps nobody from cancelling."""
     if not has_ledger(layout):
         return False
     with open_reader(layout) as reader:
-        left = remaining_in(reader)
-    return left.closing or left.wind is not None or _waits_in_inbox(layout)
+        return only_ends(reader, reader.inbox())
 
 
 def _waits_in_inbox(layout: DeliveryLayout) -> bool:

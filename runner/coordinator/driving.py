@@ -9,7 +9,7 @@ from typing import Any, assert_never
 from runner.contract import limits
 from runner.contract.activation import Activation
 from runner.contract.canonical import FrozenJson
-from runner.contract.errors import Code, IntegrityError
+from runner.contract.errors import Code, EnvironmentFault, IntegrityError
 from runner.contract.events import DeliveryAccepted, InterventionNeeded
 from runner.contract.layout import DeliveryLayout
 from runner.contract.outcomes import (
@@ -41,7 +41,7 @@ from runner.coordinator import children, lease
 from runner.coordinator.closing import Closing
 from runner.coordinator.correlation import check_activation, check_meaning
 from runner.coordinator.joining import ended, in_thread
-from runner.coordinator.journal import Journal, accepted_in, remaining_in, settled_in, terminal_facts
+from runner.coordinator.journal import Journal, accepted_in, only_ends, remaining_in, settled_in, terminal_facts
 from runner.coordinator.observation import Observation
 from runner.coordinator.recovery import EFFECT_UNKNOWN, describe, uncertain
 from runner.coordinator.settlement import DETAIL_CHARS_MAX, decide, winding_reason
@@ -178,8 +178,16 @@ class _Drive:
                 return Settled(settlement=settlement)
             check_meaning(found[0], self._plan, self._setting.meaning, self._setting.meaning_digest)
         if terminal_facts(self._ledger).worktree_needed:
-            lease.take(self._setting.state_root, self._plan.delivery, Path(self._activation.workspace.worktree))
+            self._lease()
         return found[1] if found else None
+
+    def _lease(self) -> None:
+        """A worktree that is gone stops only what still needs one."""
+        try:
+            lease.take(self._setting.state_root, self._plan.delivery, Path(self._activation.workspace.worktree))
+        except EnvironmentFault as fault:
+            if fault.code is not Code.WORKTREE_MISSING or not only_ends(self._ledger, self._ledger.inbox()):
+                raise
 
     def _inbox(self, accepted: Record) -> Inbox:
         timeout_s = self._activation.limits.delivery_timeout_s

@@ -8,10 +8,11 @@ from runner.contract.events import Event
 from runner.contract.ids import Digest, StepRef
 from runner.contract.outcomes import Settlement
 from runner.contract.ports import Ledger, LedgerReader
-from runner.contract.records import Draft, Record
+from runner.contract.records import Draft, InboxItem, Record
 from runner.coordinator.machine import CUES, Cue, Phase, after
 from runner.coordinator.recovery import Remaining, remaining
 from runner.coordinator.settlement import TerminalFacts
+from runner.coordinator.wishes import CANCEL
 
 E = TypeVar("E", bound=Event)
 
@@ -85,6 +86,12 @@ def terminal_facts(ledger: LedgerReader) -> TerminalFacts:
         retired={e.retirement.owner: e.retirement for e in retired if isinstance(e, events.OwnerRetired)},
         settlement=settled_in(ledger),
     )
+
+
+def only_ends(ledger: LedgerReader, inbox: tuple[InboxItem, ...]) -> bool:
+    """Whether no step begins any more: it was cancelled, given up, or its terminal is decided."""
+    left = remaining_in(ledger)
+    return left.closing or left.wind is not None or any(item.kind == CANCEL for item in inbox)
 
 
 def phase_of(ledger: LedgerReader) -> Phase:

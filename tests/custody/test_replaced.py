@@ -44,10 +44,9 @@ def test_something_else_in_its_place(
     away = work.path.rename(work.path.with_name("away"))
     make(work.path)
     before = tree_of(work.path)
-    for act in (lambda: delivery.begin(resume=True), delivery.custody.settle_interrupted):
-        with pytest.raises(EnvironmentFault, match="is not the worktree that was admitted") as caught:
-            act()
-        assert caught.value.code is Code.WORKTREE_MISSING and "worktree repair" in caught.value.remedy
+    with pytest.raises(EnvironmentFault, match="is not the worktree that was admitted") as caught:
+        delivery.begin(resume=True)
+    assert caught.value.code is Code.WORKTREE_MISSING and "worktree repair" in caught.value.remedy
     assert tree_of(work.path) == before
     work.path.rename(work.path.with_name("other"))
     away.rename(work.path)
