@@ -8,7 +8,7 @@ from typing import Final
 from runner.admission.document import Document, read_document
 from runner.admission.document import Path as DocumentPath
 from runner.admission.lowering import Origins, lower
-from runner.admission.package import Package, SetupStep
+from runner.admission.package import Package, SetupStep, Tool
 from runner.admission.reading import read_package
 from runner.admission.regular_file import read_regular
 from runner.contract import limits
@@ -17,7 +17,7 @@ from runner.contract.canonical import FrozenJson, freeze
 from runner.contract.errors import CallerError, Code, Finding
 from runner.contract.plan import RESERVED_OUTCOMES
 from runner.contract.provider import Feature
-from runner.interpreter.actions import path_problem
+from runner.interpreter.actions import RESERVED_TOOLS, path_problem
 from runner.interpreter.closure import check_workflow, used_roles
 from runner.interpreter.expressions import Template, TemplateError
 from runner.interpreter.references import instruction_findings
@@ -37,6 +37,8 @@ class LoadedPackage:
     """The text of every role's instructions."""
     features: Mapping[str, frozenset[Feature]]
     """What each role's provider must be able to do."""
+    tools: Mapping[str, Tool]
+    """What its steps call tools of servers, and which these are."""
     setup: tuple[SetupStep, ...]
     branch: str
     """A template for the target branch, over ``input`` and ``delivery``."""
@@ -77,7 +79,7 @@ class _Loader:
         files = _Files(self.folder, document, self.findings)
         workflow, origins = lower(package, document, files.schema)
         instructions = self._instructions(package, files, origins)
-        for finding in check_workflow(workflow, package.roles, partial=reading.partial):
+        for finding in check_workflow(workflow, package.roles, package.tools, partial=reading.partial):
             self.findings.append(origins.moved(finding))
         self._rest(package, workflow, document, reading.partial)
         return LoadedPackage(
@@ -86,6 +88,7 @@ class _Loader:
             workflow=workflow,
             instructions=instructions,
             features=_features(workflow),
+            tools=package.tools,
             setup=package.setup,
             branch=package.target.branch if package.target is not None else DEFAULT_BRANCH,
             timeout_s=package.limits.timeout_s,
@@ -121,6 +124,8 @@ class _Loader:
 
     def _rest(self, package: Package, workflow: Workflow, document: Document, partial: frozenset[int]) -> None:
         """What the interpreter does not see: roles nobody uses, setup, the target's branch, defaults."""
+        for name in (n for n in package.tools if n in RESERVED_TOOLS):
+            self._find(document, ("tools", name), f"{name!r} is a tool of the Runner's own", "call it otherwise")
         if not partial:
             for role in sorted(set(package.roles) - used_roles(workflow)):
                 self._find(document, ("roles", role), f"no step uses the role {role!r}", "remove it")

@@ -81,6 +81,8 @@ def lower(package: authored.Package, document: Document, read_schema: ReadSchema
     origins = Origins(document)
     steps = tuple(_step(step, number, origins, read_schema) for number, step in enumerate(package.steps))
     origins.add("workflow.input_schema", "input")
+    for number, name in enumerate(package.tools):
+        origins.add(f"tools.{number}", "tools", name)
     output = None
     if package.output is not None:
         schema, source = _schema(package.output.json_schema, ("output", "schema"), read_schema)

@@ -10,7 +10,16 @@ from typing import Annotated, Any, Final, Literal, Self
 from pydantic import ConfigDict, Field, PlainValidator, WithJsonSchema, model_validator
 
 from runner.contract import limits
-from runner.contract.activation import EffectClass, Seconds, SiteIdText, Template
+from runner.contract.activation import (
+    EffectClass,
+    RemoteName,
+    Seconds,
+    ServerEffect,
+    SiteIdText,
+    Template,
+    ToolName,
+    ToolServerKey,
+)
 from runner.contract.canonical import Json, freeze
 from runner.contract.model import Frozen
 from runner.contract.scope import EVERYTHING, READ_ONLY, Scope
@@ -140,6 +149,15 @@ class Role(Frozen):
     """Who acts, apart from the model: bound to a provider and a model at admission."""
 
     instructions: InstructionsField = Instructions(text="")
+
+
+class Tool(Frozen):
+    """A tool of a configured tool server, under a name of the package's own."""
+
+    server: ToolServerKey
+    name: RemoteName | None = None
+    """What the server calls it, when that is not the name here."""
+    effect: ServerEffect = "external"
 
 
 class Agent(Frozen):
@@ -309,6 +327,7 @@ class Package(Frozen):
     input: dict[InputName, dict[str, Json]] = Field(default_factory=dict)
     setup: tuple[SetupStep, ...] = ()
     roles: dict[SiteIdText, Role] = Field(default_factory=dict)
+    tools: dict[ToolName, Tool] = Field(default_factory=dict)
     steps: Annotated[tuple[Step, ...], Field(min_length=1, max_length=limits.STEPS_MAX)]
     output: OutputModel | None = None
     target: TargetModel | None = None

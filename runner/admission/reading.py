@@ -168,6 +168,8 @@ class _Reader:
                 self.value["name"] = "unnamed"
             case ("roles" | "input" as section, str() as name, *_):
                 self.value[section][name] = {}
+            case ("tools", str() as name, *_):
+                self.value["tools"][name] = {"server": "unreadable"}
             case ("steps", *_) | ():
                 return False
             case (section, *_):

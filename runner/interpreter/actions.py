@@ -21,6 +21,8 @@ from runner.interpreter.expressions import strings
 from runner.interpreter.schemas import schema_findings, value_findings
 
 TOOLS: Final = ("read", "list", "search", "write", "edit")
+RESERVED_TOOLS: Final = (*TOOLS, "ask", "command")
+"""What no declared tool can be called."""
 
 _ENV_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _EVENTS: Final = frozenset({plan.FAILURE, plan.TIMEOUT, plan.NONRETRYABLE})
@@ -73,12 +75,13 @@ def routing_values(schema: FrozenJson, outcome: str | None) -> frozenset[str]:
     return frozenset(v for v in values if isinstance(v, str)) if isinstance(values, tuple) else frozenset()
 
 
-def action_findings(step: Step, place: str, roles: frozenset[str]) -> Iterator[Finding]:
-    """What is wrong inside ``step``'s action at ``place``; ``roles`` are those that have an executor."""
+def action_findings(step: Step, place: str, roles: frozenset[str], tools: frozenset[str]) -> Iterator[Finding]:
+    """What is wrong inside ``step``'s action at ``place``; ``roles`` are those that have an executor, ``tools`` those that are
+    declared."""
     action = step.action
     match action:
         case AgentAction():
-            yield from _agent(action, place, roles)
+            yield from _agent(action, place, roles, tools)
         case GenerateAction():
             yield from _executor(action.executor, place, roles)
             yield from _result(action.result_schema, action.outcome, place, "result")
@@ -104,7 +107,7 @@ def _executor(role: str, place: str, roles: frozenset[str]) -> Iterator[Finding]
         )
 
 
-def _agent(action: AgentAction, place: str, roles: frozenset[str]) -> Iterator[Finding]:
+def _agent(action: AgentAction, place: str, roles: frozenset[str], tools: frozenset[str]) -> Iterator[Finding]:
     yield from _executor(action.executor, place, roles)
     yield from _result(action.result_schema, action.outcome, place, "result")
     if action.session != "episode":
@@ -114,8 +117,8 @@ def _agent(action: AgentAction, place: str, roles: frozenset[str]) -> Iterator[F
             fix="leave it out: every step has a session of its own",
         )
     for index, tool in enumerate(action.tools):
-        if tool not in TOOLS:
-            problem, fix = f"the tool {tool!r} is not known", f"tools are: {', '.join(TOOLS)}"
+        if tool not in TOOLS and tool not in tools:
+            problem, fix = f"the tool {tool!r} is not known", f"tools are: {', '.join((*TOOLS, *sorted(tools)))}"
         elif tool in action.tools[:index]:
             problem, fix = f"the tool {tool!r} stands twice", "remove one"
         else:

@@ -20,14 +20,15 @@ from runner.interpreter.connections import (
 )
 from runner.interpreter.references import expression_findings
 from runner.interpreter.schemas import schema_findings, value_findings
-from runner.interpreter.surroundings import executor_findings, surrounding_findings
+from runner.interpreter.surroundings import executor_findings, surrounding_findings, tool_findings
 from runner.interpreter.topology import Topology, topology
 
 
 def check(activation: Activation) -> tuple[Finding, ...]:
     """Every problem of an activation that has the right shape; empty when it may be interpreted."""
     workflow = activation.workflow
-    found = [*check_workflow(workflow, (executor.role for executor in activation.executors))]
+    roles, tools = (e.role for e in activation.executors), (t.name for t in activation.tools)
+    found = [*check_workflow(workflow, roles, tools), *tool_findings(activation.tools)]
     found += executor_findings(activation.executors, used_roles(workflow))
     found += surrounding_findings(activation)
     if not any(f.place.startswith("workflow.input_schema") for f in found):
@@ -41,11 +42,11 @@ def used_roles(workflow: Workflow) -> frozenset[str]:
 
 
 def check_workflow(
-    workflow: Workflow, roles: Iterable[str], *, partial: frozenset[int] = frozenset()
+    workflow: Workflow, roles: Iterable[str], tools: Iterable[str] = (), *, partial: frozenset[int] = frozenset()
 ) -> tuple[Finding, ...]:
-    """Every problem inside a workflow whose ``roles`` will have executors. Steps numbered in ``partial`` are known not to
+    """Every problem inside a workflow whose ``roles`` will have executors and whose ``tools`` are declared. Steps numbered in ``partial`` are known not to
     be what their author wrote: they take part in the graph, but nothing is said about their actions and expressions."""
-    steps, known_roles = workflow.steps, frozenset(roles)
+    steps, known_roles, known_tools = workflow.steps, frozenset(roles), frozenset(tools)
     made = topology(steps)
     graph = made if isinstance(made, Topology) else None
     found = [*name_findings(steps)]
@@ -55,7 +56,7 @@ def check_workflow(
         found += need_cycle_findings(steps, made)
     for number, step in enumerate(steps):
         if number not in partial:
-            found += action_findings(step, f"workflow.steps.{number}.action", known_roles)
+            found += action_findings(step, f"workflow.steps.{number}.action", known_roles, known_tools)
             found += outcome_findings(step, number, graph)
     found += expression_findings(workflow, graph, partial)
     found += schema_findings(workflow.input_schema, "workflow.input_schema")

@@ -10,7 +10,7 @@ from typing import Any, Final
 from urllib.parse import unquote
 
 from jsonschema import Draft202012Validator
-from jsonschema.exceptions import ValidationError
+from jsonschema.exceptions import SchemaError, ValidationError
 
 from runner.contract.canonical import FrozenJson, canonical, parse, thaw
 from runner.contract.errors import Finding
@@ -80,6 +80,15 @@ def schema_findings(schema: FrozenJson, place: str) -> tuple[Finding, ...]:
         Finding(place=".".join((place, *path)), problem=problem, fix=fix)
         for path, problem, fix in _problems(canonical(schema))
     )
+
+
+def foreign_schema_findings(schema: FrozenJson, place: str) -> tuple[Finding, ...]:
+    """As ``schema_findings``, for a schema that a tool server wrote: a keyword that JSON Schema does not have says nothing."""
+    try:
+        Draft202012Validator.check_schema(thaw(schema))
+    except SchemaError as error:
+        return (Finding(place=place, problem=f"is no JSON Schema: {error.message:.200}", fix=""),)
+    return tuple(Finding(place=".".join((place, *p)), problem=what, fix=fix) for p, what, fix in _meaning(thaw(schema)))
 
 
 def value_findings(schema: FrozenJson, value: FrozenJson, place: str) -> tuple[Finding, ...]:

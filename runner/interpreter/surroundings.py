@@ -1,13 +1,15 @@
 """Do executors, worktree and target of an activation make sense by themselves? Pure: nothing is looked up."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Final
 
-from runner.contract.activation import Activation, Executor
+from runner.contract.activation import Activation, DeclaredTool, Executor, tool_digest
 from runner.contract.errors import Finding
+from runner.interpreter.actions import RESERVED_TOOLS
 from runner.interpreter.references import instruction_findings
+from runner.interpreter.schemas import foreign_schema_findings
 
 _REF_FORBIDDEN: Final = re.compile(r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//")
 
@@ -23,6 +25,23 @@ def executor_findings(executors: Sequence[Executor], used: AbstractSet[str]) -> 
             yield Finding(place=place, problem=f"no step uses the role {executor.role!r}", fix="remove it")
         seen.add(executor.role)
         yield from instruction_findings(executor, place)
+
+
+def tool_findings(tools: Sequence[DeclaredTool]) -> Iterator[Finding]:
+    """Names that are taken, schemas that cannot be used, and tools that are not what their digest says."""
+    seen: set[str] = set()
+    for number, tool in enumerate(tools):
+        place = f"tools.{number}"
+        if tool.name in RESERVED_TOOLS or tool.name in seen:
+            what = "is the Runner's own" if tool.name in RESERVED_TOOLS else "is declared twice"
+            yield Finding(place=place, problem=f"the tool {tool.name!r} {what}", fix="call it otherwise")
+        seen.add(tool.name)
+        if not isinstance(tool.parameters, Mapping) or tool.parameters.get("type") != "object":
+            yield Finding(place=place, problem="its parameters are no schema of an object", fix="use another tool")
+            continue
+        yield from foreign_schema_findings(tool.parameters, f"{place}.parameters")
+        if tool.digest != tool_digest(tool.remote, tool.description, tool.parameters):
+            yield Finding(place=f"{place}.digest", problem="is not the digest of this tool", fix="admit it again")
 
 
 def surrounding_findings(activation: Activation) -> Iterator[Finding]:
