@@ -5,12 +5,14 @@ from pathlib import Path
 
 from runner.admission.bindings import Binding, binding_findings, executors
 from runner.admission.load import LoadedPackage, load_package
+from runner.admission.tools import declared_tools
 from runner.admission.worktree import Checkout, discover, full_ref, in_place, target_expected
 from runner.contract import limits
 from runner.contract.activation import Activation, Limits, Target, Workspace, seal
 from runner.contract.canonical import FrozenJson, canonical, freeze, parse
 from runner.contract.errors import CallerError, Code, Finding
 from runner.contract.ids import DeliveryId, delivery_id
+from runner.contract.ports import OfferedTool
 from runner.contract.provider import ProviderDescriptor
 from runner.interpreter.closure import check as check_activation
 from runner.interpreter.expressions import ExpressionError, Template
@@ -26,6 +28,7 @@ def admit(
     descriptors: Mapping[str, ProviderDescriptor],
     delivery: DeliveryId,
     admitted_at: str,
+    offers: Mapping[str, tuple[OfferedTool, ...]] | None = None,
     target_ref: str | None = None,
     include_dirty: bool = False,
 ) -> Activation:
@@ -34,11 +37,13 @@ def admit(
     ``worktree`` is a checkout from ``planned_worktree`` or ``in_place``, or the path of one to be used in place (then
     ``include_dirty`` counts). ``target_ref`` (a branch or a full ref) overrides the package's target. ``descriptors`` are the
     configured providers by key, and ``bindings`` hold what their providers freeze (``RunnerFactory.bind``); ``admitted_at`` is UTC, ``YYYY-MM-DDTHH:MM:SSZ``. ``CallerError`` with every finding of the
-    first of: package, bindings and input, repository, target. Writes nothing.
+    first of: package, bindings and input, tools, repository, target. Writes nothing. ``offers`` is what the package's tool servers offer now, by
+    key (``RunnerFactory.offers``).
     """
     loaded = load_package(package) if isinstance(package, Path) else package
     delivery_id(delivery)
     whole = checked_input(loaded, input, bindings, descriptors)
+    tools = declared_tools(loaded, offers or {})
     checkout = in_place(discover(worktree), include_dirty=include_dirty) if isinstance(worktree, Path) else worktree
     ref = full_ref(target_ref) if target_ref is not None else target_of(loaded, whole, delivery)
     target = Target(ref=ref, expected=target_expected(checkout.repository, ref))
@@ -47,6 +52,7 @@ def admit(
         admitted_at=admitted_at,
         workflow=loaded.workflow,
         executors=executors(loaded, bindings, descriptors),
+        tools=tools,
         workspace=Workspace(
             worktree=str(checkout.path),
             base_commit=checkout.base_commit,
