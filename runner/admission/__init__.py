@@ -13,6 +13,7 @@ from runner.admission.bindings import Binding, parse_binding, parse_bindings
 from runner.admission.load import LoadedPackage, load_package
 from runner.admission.package import SetupStep
 from runner.admission.setup import run_setup
+from runner.admission.tools import servers_of
 from runner.admission.worktree import (
     Checkout,
     Repository,
@@ -43,6 +44,7 @@ __all__ = [
     "planned_worktree",
     "remove_worktree",
     "run_setup",
+    "servers_of",
     "target_expected",
     "target_of",
 ]
