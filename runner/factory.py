@@ -288,6 +288,7 @@ class _Assembly:
                 invocation=invocation,
                 operations=operations,
                 clock=self._clock,
+                isolation=self._config.isolation,
                 steps_max=self._config.concurrency.steps,
             ) as host:
                 yield Rooms(host=host, invocation=invocation, custody=custodian)

@@ -20,6 +20,7 @@ from hosts.langgraph.resolution import Resolver
 from hosts.langgraph.state import Position
 from hosts.langgraph.waits import Bell
 from hosts.langgraph.winding import Asked, Winding
+from runner.contract.config import Isolation
 from runner.contract.ports import ActionInvocation, Case, Clock, LedgerWriter, Operations, Workspaces
 
 
@@ -33,6 +34,7 @@ class Neighbours:
     invocation: ActionInvocation
     operations: Operations
     clock: Clock
+    isolation: Isolation
     steps_max: int
     checkpoint_every: int
 
@@ -44,7 +46,11 @@ def assemble(given: Neighbours, topology: Topology, position: Position, graph: G
     journal = Journal(topology=topology, position=position, reader=reader, writer=given.writer)
     winding = Winding(asked, journal)
     resolver = Resolver(
-        plan=case.plan, reader=reader, artifacts=artifacts, worktree=Path(case.activation.workspace.worktree)
+        plan=case.plan,
+        reader=reader,
+        artifacts=artifacts,
+        worktree=Path(case.activation.workspace.worktree),
+        isolation=given.isolation,
     )
     attempts = Attempts(workspaces=given.workspaces, journal=journal, keep=winding.keeps_attempts)
     course = Course(

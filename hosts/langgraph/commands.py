@@ -70,7 +70,7 @@ class Commands:
 
     def _known(self, opened: Open, action: CommandAction) -> CommandResult | HostIntervention | None:
         """How an interrupted command ended, as the ledger or a person says; None to run it (again)."""
-        if not opened.resumed or action.effect != "external":
+        if not opened.resumed or self._course.resolver.effect(action) != "external":
             return None
         called = self._reader.last(CALLED, opened.step)
         if called is None or not isinstance(called.event, ToolCalled):

@@ -15,6 +15,7 @@ from hosts.langgraph.readiness import Snapshot, Topology
 from hosts.langgraph.state import Position, read_state
 from hosts.langgraph.winding import Asked
 from runner.contract import limits
+from runner.contract.config import Isolation
 from runner.contract.errors import Code, IntegrityError
 from runner.contract.events import OwnerRetired
 from runner.contract.ids import Digest
@@ -43,6 +44,7 @@ class LangGraphHost:
         invocation: ActionInvocation,
         operations: Operations,
         clock: Clock,
+        isolation: Isolation,
         steps_max: int,
         checkpoint_every: int = limits.CHECKPOINT_EVERY_SUPERSTEPS,
     ) -> None:
@@ -56,6 +58,7 @@ class LangGraphHost:
             invocation=invocation,
             operations=operations,
             clock=clock,
+            isolation=isolation,
             steps_max=steps_max,
             checkpoint_every=checkpoint_every,
         )
@@ -172,6 +175,7 @@ async def open_host(
     invocation: ActionInvocation,
     operations: Operations,
     clock: Clock,
+    isolation: Isolation,
     steps_max: int,
 ) -> AsyncIterator[LangGraphHost]:
     """A host for the length of the context. The checkpoint database is opened by the first drive."""
@@ -182,6 +186,7 @@ async def open_host(
         invocation=invocation,
         operations=operations,
         clock=clock,
+        isolation=isolation,
         steps_max=steps_max,
     )
     try:

@@ -11,8 +11,17 @@ from typing import Final
 
 from hosts.langgraph.readiness import Snapshot
 from runner.contract import limits
-from runner.contract.activation import AgentAction, ApprovalAction, CommandAction, DecisionAction, GenerateAction
+from runner.contract.activation import (
+    AgentAction,
+    ApprovalAction,
+    CommandAction,
+    DecisionAction,
+    EffectClass,
+    GenerateAction,
+)
 from runner.contract.canonical import FrozenJson, digest, freeze
+from runner.contract.config import Isolation
+from runner.contract.effects import process_effect
 from runner.contract.errors import Code, IntegrityError
 from runner.contract.events import StepCompleted, StepFailed
 from runner.contract.ids import Digest, SiteId, StepRef
@@ -60,11 +69,14 @@ class Texts:
 class Resolver:
     """Evaluates a plan's templates against what the ledger holds."""
 
-    def __init__(self, *, plan: Plan, reader: LedgerReader, artifacts: Artifacts, worktree: Path) -> None:
+    def __init__(
+        self, *, plan: Plan, reader: LedgerReader, artifacts: Artifacts, worktree: Path, isolation: Isolation
+    ) -> None:
         self._plan: Final = plan
         self._reader: Final = reader
         self._artifacts: Final = artifacts
         self._worktree: Final = worktree
+        self._isolation: Final[Isolation] = isolation
         self._untrusted: Final = untrusted_sites(plan.sites)
 
     def roots(self, at: Moment, references: Iterable[Reference]) -> Mapping[str, FrozenJson]:
@@ -151,6 +163,10 @@ class Resolver:
         template = Template.parse(text)
         return render_prompt(template, self.roots(at, template.references), self._untrusted)
 
+    def effect(self, action: CommandAction) -> EffectClass:
+        """What is known of a command whose end nobody saw."""
+        return process_effect(action.effect, self._isolation)
+
     def command(self, at: Moment, site: Site, action: CommandAction, step: StepRef) -> CommandRequest:
         """The process to run. That ``cwd`` stays inside the worktree is judged when it starts."""
         argv = tuple(text_of(self.value(at, part)) for part in action.run)
@@ -162,7 +178,8 @@ class Resolver:
             cwd=str(self._worktree / text_of(self.value(at, action.cwd))),
             env={k: text_of(v) for k, v in env.items()} if isinstance(env, Mapping) else {},
             timeout_s=site.timeout_s or limits.COMMAND_TIMEOUT_S_DEFAULT,
-            effect=action.effect,
+            effect=self.effect(action),
+            scope=action.scope,
             output_bytes_max=action.output_bytes_max,
         )
 

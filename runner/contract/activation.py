@@ -88,7 +88,8 @@ class CommandAction(Frozen):
     env: Json = Field(default_factory=dict)
     """Names and template values given to the process besides PATH, HOME, LANG, LC_*, TMPDIR."""
     ok_exit_codes: tuple[Annotated[int, Field(ge=0, le=255)], ...] = (0,)
-    effect: EffectClass = "external"
+    effect: EffectClass | None = None
+    """None: what the isolation makes of it (``effects.process_effect``)."""
     scope: Scope
     output_bytes_max: Annotated[int, Field(ge=1024, le=limits.OUTPUT_BYTES_MAX)] = limits.OUTPUT_BYTES_DEFAULT
 

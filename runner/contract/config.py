@@ -4,6 +4,7 @@
 with every Delivery, and an open Delivery under another meaning is refused. The rest is operational and may change.
 """
 
+import os
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
@@ -13,6 +14,10 @@ from runner.contract.canonical import FrozenJson, Json, freeze
 from runner.contract.model import Frozen
 
 FORMAT: Final = 1
+
+Isolation = Literal["bubblewrap", "none"]
+"""``bubblewrap``: what a model starts or steers runs inside a boundary. ``none``: as ordinary processes with the user's
+rights. Never one in place of the other."""
 
 
 class CredentialSource(Frozen):
@@ -79,8 +84,10 @@ class Boundary(Frozen):
     @classmethod
     def _readable(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         for path in value:
-            if not Path(path).is_absolute() or "\0" in path:
-                raise ValueError("must be absolute paths")
+            if not Path(path).is_absolute() or "\0" in path or os.path.normpath(path) != path:
+                raise ValueError("must be absolute paths, without '.', '..' and a '/' at the end")
+            if path == "/" or Path(path).parts[1] in ("proc", "dev"):
+                raise ValueError(f"{path} would show what lies outside of the boundary")
         return value
 
 
@@ -93,9 +100,7 @@ class Concurrency(Frozen):
 class RunnerFactoryConfig(Frozen):
     format: Literal[1] = FORMAT
     engine: Literal["langgraph"] = "langgraph"
-    isolation: Literal["bubblewrap", "none"] = "none"
-    """``bubblewrap``: what a model starts or steers runs inside a boundary. ``none``: as ordinary processes with the user's
-    rights. Never one in place of the other."""
+    isolation: Isolation = "none"
     boundary: Boundary = Boundary()
     tool_servers: tuple[ToolServerConfig, ...] = ()
     state_root: str

@@ -65,6 +65,7 @@ class Code(StrEnum):
     FENCE_LOST = "fence-lost"
     SETUP_FAILED = "setup-failed"
     PROCESS_NOT_STARTED = "process-not-started"
+    ISOLATION_UNAVAILABLE = "isolation-unavailable"
     TOOL_SERVER_UNREACHABLE = "tool-server-unreachable"
     # integrity
     LEDGER_CORRUPT = "ledger-corrupt"

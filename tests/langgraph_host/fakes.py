@@ -27,6 +27,7 @@ from runner.contract.activation import (
     seal,
 )
 from runner.contract.canonical import digest, freeze
+from runner.contract.config import Isolation
 from runner.contract.events import STEP_ENDS, SavepointTaken, ToolCalled, ToolSucceeded, WaitAnswered
 from runner.contract.grant import WorkspaceGrant
 from runner.contract.ids import DeliveryId, ObjectId, StepRef
@@ -394,6 +395,7 @@ class World:
     clock: Any = field(default_factory=VirtualClock)
     bridge: Any = field(default_factory=Nobody)
     steps_max: int = 16
+    isolation: Isolation = "none"
     checkpoint_every: int = 64
     disk: dict[str, str] = field(default_factory=dict)
     history: dict[str, dict[str, str]] = field(default_factory=dict)
@@ -438,6 +440,7 @@ class Process:
             invocation=self.invocation,
             operations=self.operations,
             clock=world.clock,
+            isolation=world.isolation,
             steps_max=world.steps_max,
             checkpoint_every=world.checkpoint_every,
         )

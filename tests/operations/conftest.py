@@ -8,6 +8,7 @@ import pytest
 from hosts.operations.command import CommandRunner
 from runner.contract.ids import SiteId, StepRef
 from runner.contract.ports import CommandRequest, CommandResult
+from runner.contract.scope import EVERYTHING
 from tests.operations.fakes import HeldClock, MemoryLedger, RealClock, Shown, case_at
 
 
@@ -39,6 +40,7 @@ class Bench:
             "env": {},
             "timeout_s": 60.0,
             "effect": "workspace",
+            "scope": EVERYTHING,
             "output_bytes_max": 4096,
         }
         return CommandRequest(**{**defaults, **fields})

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from runner.contract.activation import EffectClass
-from runner.contract.ids import StepRef
+from runner.contract.ids import CallId, StepRef
+from runner.contract.scope import Scope
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,7 +22,12 @@ class CommandRequest:
     """Added to the clean base environment."""
     timeout_s: float
     effect: EffectClass
+    scope: Scope
+    """Contained, it cannot write where this allows nothing at all; everything finer is judged afterwards."""
     output_bytes_max: int
+    call: CallId | None = None
+    """Of a tool call that somebody else journals: its staged intent becomes durable together with who the process is, and
+    its end is for them to record. None: the step's only call, journaled here."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
