@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from runner.contract.activation import Activation, AgentAction, Executor, GenerateAction
 from runner.contract.canonical import FrozenJson
-from runner.contract.config import ProviderConfig, RunnerFactoryConfig
+from runner.contract.config import CredentialSource, ProviderConfig, RunnerFactoryConfig
 from runner.contract.errors import CallerError, Code, Finding, ProviderError, RunnerError
 from runner.contract.provider import ProviderDescriptor, ProviderFactory, Realm
 from runner.invocation.backoff import Gate
@@ -113,9 +113,13 @@ class Registry:
             raise _unknown(key, "is not configured", self._config)
         return self._factories[key]
 
+    def credentials_from(self, source: CredentialSource) -> SourceCredentials:
+        """A way to a secret that something other than a provider needs; leased, it is redacted like the others."""
+        return SourceCredentials(source, self.redactor, self._environment)
+
     def _credentials(self, key: str) -> SourceCredentials | None:
         source = self._config[key].credential
-        return None if source is None else SourceCredentials(source, self.redactor, self._environment)
+        return None if source is None else self.credentials_from(source)
 
 
 async def opened(key: str, opening: Awaitable[T]) -> T:
