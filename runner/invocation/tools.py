@@ -12,11 +12,12 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from runner.contract import limits
+from runner.contract.activation import DeclaredTool
 from runner.contract.canonical import FrozenJson, canonical, freeze
-from runner.contract.errors import Code, RunnerError
+from runner.contract.errors import CallerError, Code, EnvironmentFault, ProviderError, RunnerError
 from runner.contract.events import InterventionResolved, ToolFailed, ToolSucceeded
 from runner.contract.grant import WorkspaceGrant
-from runner.contract.ports import AwaitingInput, Clock, Failed, Savepoint, Uncertain
+from runner.contract.ports import AwaitingInput, Clock, DeclaredTools, Failed, Savepoint, ToolUnknown, Uncertain
 from runner.contract.provider import Toolbox, ToolOutcome, ToolRequest, ToolResult, ToolResults, ToolSpec
 from runner.contract.text import excerpt, visible
 from runner.invocation.asking import ASK, Questions
@@ -25,6 +26,7 @@ from runner.invocation.history import PastTool
 from runner.invocation.journal import Journal, PlannedTool
 from runner.invocation.redaction import Redactor
 from runner.invocation.rest import in_thread, to_rest
+from runner.invocation.verdicts import failure_by
 
 MESSAGE_CHARS_MAX: Final = 4_000
 """Of a tool's failure."""
@@ -36,13 +38,15 @@ Stop = Failed | Uncertain | AwaitingInput
 
 
 class ToolCalls:
-    """The tools of one episode under one grant. ``past`` are the calls of its earlier life, by id; ``mark`` takes a
+    """The tools of one episode: the worktree's under one grant, and the ``declared`` ones of tool servers. ``past`` are the calls of its earlier life, by id; ``mark`` takes a
     savepoint of what a call changed."""
 
     def __init__(
         self,
         *,
         toolbox: Toolbox,
+        servers: DeclaredTools,
+        declared: Mapping[str, DeclaredTool],
         grant: WorkspaceGrant,
         specs: tuple[ToolSpec, ...],
         past: Mapping[str, PastTool],
@@ -54,6 +58,8 @@ class ToolCalls:
         progress: Callable[[str], None],
     ) -> None:
         self._toolbox = toolbox
+        self._servers = servers
+        self._declared = declared
         self._grant = grant
         self._specs = {spec.name: spec for spec in specs}
         self._contracts = {spec.name: JsonContract(spec.parameters) for spec in specs}
@@ -115,10 +121,20 @@ class ToolCalls:
 
     async def _make(
         self, request: ToolRequest, planned: PlannedTool, spec: ToolSpec, refusal: ToolOutcome | None
-    ) -> ToolResult:
+    ) -> ToolResult | Stop:
+        tool = self._declared.get(spec.name) if refusal is None else None
+        if tool is not None:
+            try:
+                await self._servers.ready(tool)
+            except (CallerError, ProviderError) as error:
+                told = visible(self._redactor.text(failure_by(error).message))
+                return Failed(code=error.code.value, message=told, retriable=False)
         # What is refused has no effect, whatever the tool would have had.
         await self._journal.tool_called(planned, spec.effect if refusal is None else "read")
-        outcome = refusal or await self._act(spec, planned)
+        outcome = refusal or await self._act(spec, planned, tool)
+        if isinstance(outcome, ToolUnknown):
+            why = excerpt(self._redactor.text(outcome.why), MESSAGE_CHARS_MAX)
+            return Uncertain(call=planned.call, why=f"{planned.tool} was begun and nobody saw its end: {why}")
         mark, changed = self._mark, outcome.changed
         if mark is not None and changed:
             await in_thread(lambda: mark(changed))
@@ -128,14 +144,25 @@ class ToolCalls:
         await self._journal.tool_ended(planned.call, ok=outcome.ok, text=text)
         return ToolResult(id=request.id, ok=outcome.ok, text=text)
 
-    async def _act(self, spec: ToolSpec, planned: PlannedTool) -> ToolOutcome:
+    async def _act(self, spec: ToolSpec, planned: PlannedTool, tool: DeclaredTool | None) -> ToolOutcome | ToolUnknown:
         try:
+            if tool is not None:
+                return await self._ask_server(tool, planned)
             outcome = await self._toolbox.call(self._grant, spec, planned.arguments, key=planned.key)
             return _storable(spec, outcome)
         except RunnerError:
             raise
         except Exception as error:  # a tool that broke has ended: repeating it is the model's decision, not a restart's
             return ToolOutcome(ok=False, text=f"{spec.name} broke with {type(error).__qualname__}")
+
+    async def _ask_server(self, tool: DeclaredTool, planned: PlannedTool) -> ToolOutcome | ToolUnknown:
+        try:
+            return await self._servers.call(
+                tool, planned.arguments, key=planned.key, timeout_s=limits.TOOL_CALL_TIMEOUT_S
+            )
+        except (ProviderError, EnvironmentFault) as error:
+            # It changed or went away since it was looked at; nothing was called.
+            return ToolOutcome(ok=False, text=error.message)
 
     def _refusal(self, spec: ToolSpec, arguments: FrozenJson) -> ToolOutcome | None:
         """Why the call is not made."""
@@ -147,6 +174,11 @@ class ToolCalls:
             return None
         told = "\n".join(findings)
         return ToolOutcome(ok=False, text=f"the arguments do not fit the parameters of {spec.name}:\n{told}")
+
+
+def spec_of(tool: DeclaredTool) -> ToolSpec:
+    """A declared tool as the model sees it."""
+    return ToolSpec(name=tool.name, description=tool.description, parameters=tool.parameters, effect=tool.effect)
 
 
 def _no_such(name: str) -> ToolSpec:
