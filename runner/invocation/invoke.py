@@ -31,6 +31,7 @@ from runner.contract.ports import (
     Case,
     Clock,
     Completed,
+    DeclaredTools,
     Dispatch,
     Disposition,
     Failed,
@@ -55,7 +56,7 @@ from runner.invocation.prompt import system_prompt
 from runner.invocation.recorder import SessionRecorder
 from runner.invocation.registry import Registry, opened
 from runner.invocation.rest import in_thread
-from runner.invocation.tools import ToolCalls
+from runner.invocation.tools import ToolCalls, spec_of
 from runner.invocation.verdicts import SUSPENDING, failure_by
 
 
@@ -69,6 +70,7 @@ class Invocation:
         writer: LedgerWriter,
         registry: Registry,
         toolbox: Toolbox,
+        servers: DeclaredTools,
         clock: Clock,
         record_dir: Path | None,
     ) -> None:
@@ -76,6 +78,8 @@ class Invocation:
         self._writer = writer
         self._registry = registry
         self._toolbox = toolbox
+        self._servers = servers
+        self._declared = {tool.name: tool for tool in case.activation.tools}
         self._clock = clock
         # Files are named after steps: two Deliveries in one directory would overwrite each other's.
         self._record_dir = None if record_dir is None else record_dir / case.plan.delivery
@@ -118,11 +122,13 @@ class Invocation:
         return await self._episode(bound)
 
     def _specs(self, dispatch: Dispatch, offered: ProviderDescriptor) -> tuple[ToolSpec, ...]:
-        """Our own tools, for agents of a provider that lets us run them."""
+        """Our own tools and declared ones, for agents of a provider that lets us run them."""
         action = dispatch.action
         if not isinstance(action, AgentAction) or "tools" not in offered.features:
             return ()
-        return (*self._toolbox.specs(action.tools, action.scope.writable), *((SPEC,) if action.asks else ()))
+        own = tuple(name for name in action.tools if name not in self._declared)
+        declared = (spec_of(self._declared[name]) for name in action.tools if name in self._declared)
+        return (*self._toolbox.specs(own, action.scope.writable), *declared, *((SPEC,) if action.asks else ()))
 
     async def _episode(self, bound: "_Bound") -> Disposition:
         try:
@@ -226,6 +232,8 @@ class Invocation:
         )
         return ToolCalls(
             toolbox=self._toolbox,
+            servers=self._servers,
+            declared=self._declared,
             grant=dispatch.grant,
             specs=bound.specs,
             past=bound.past.tools,
