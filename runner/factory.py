@@ -8,8 +8,8 @@ Owned invariants
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager, closing
+from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager, closing
 from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
@@ -19,6 +19,7 @@ from custody.custodian import Custodian
 from custody.verification import verify_custody
 from hosts.operations.command import CommandRunner
 from providers.catalogue import factories
+from providers.tool_servers import ToolServers
 from providers.workspace_tools import WorkspaceToolbox
 from runner.clock import SystemClock
 from runner.contract.activation import Activation
@@ -29,7 +30,7 @@ from runner.contract.grant import GrantKey
 from runner.contract.ids import DeliveryId, delivery_id
 from runner.contract.layout import DeliveryLayout, delivery_layout
 from runner.contract.outcomes import CancelAck, DeliveryState, ExecuteResult, OpenWait, Takeover, Verification
-from runner.contract.ports import Bridge, Case, Clock, Deferred, Observer, Rooms
+from runner.contract.ports import Bridge, Case, Clock, Deferred, Observer, OfferedTool, Rooms
 from runner.contract.provider import ProviderDescriptor
 from runner.contract.records import Record
 from runner.coordinator.coordinator import Coordinator
@@ -208,7 +209,14 @@ class RunnerFactory:
     def check(self, activation: Activation) -> None:
         """Nothing, if every provider of ``activation`` could be started here as it was bound, its secret included; what
         ``execute`` refuses of it, it refuses with the same errors. Starts nothing and writes nothing."""
-        self._registry().check(activation)
+        _check(self._config, self._registry(), activation)
+
+    async def offers(self, servers: Iterable[str]) -> dict[str, tuple[OfferedTool, ...]]:
+        """What each configured one of ``servers`` offers now, for whoever admits. Each is started for the question and ended.
+        ``EnvironmentFault`` (tool-server-unreachable); ``CallerError`` (secret-unreadable)."""
+        known = {server.key for server in self._config.tool_servers}
+        async with aclosing(_tool_servers(self._config, self._registry())) as opened:
+            return {key: await opened.offers(key) for key in servers if key in known}
 
     def _registry(self) -> Registry:
         return Registry(factories=factories(), config=self._config)
@@ -220,10 +228,12 @@ class RunnerFactory:
         async with AsyncExitStack() as stack:
             registry = self._registry()
             stack.push_async_callback(registry.close)
+            servers = _tool_servers(self._config, registry)
+            stack.push_async_callback(servers.aclose)
             clock = deps.clock or SystemClock()
             coordinator = Coordinator(
                 state_root=Path(self._config.state_root),
-                assembly=_Assembly(self._config, registry, clock),
+                assembly=_Assembly(self._config, registry, servers, clock),
                 clock=clock,
                 observer=deps.observer,
                 meaning=self._config.meaning,
@@ -244,6 +254,24 @@ class RunnerFactory:
         return Records(state_root=Path(self._config.state_root), isolation=self._config.isolation)
 
 
+def _tool_servers(config: RunnerFactoryConfig, registry: Registry) -> ToolServers:
+    sources = {s.key: s.credential for s in config.tool_servers if s.credential is not None}
+    credentials = {key: registry.credentials_from(source) for key, source in sources.items()}
+    return ToolServers(config.tool_servers, credentials, registry.redactor.text)
+
+
+def _check(config: RunnerFactoryConfig, registry: Registry, activation: Activation) -> None:
+    registry.check(activation)
+    known = {server.key for server in config.tool_servers}
+    for tool in activation.tools:
+        if tool.server not in known:
+            raise CallerError(
+                Code.TOOL_SERVER_UNKNOWN,
+                f"tool {tool.name}: the tool server {tool.server} is not configured",
+                remedy=f"add [tool_servers.{tool.server}] to the config; configured are: {', '.join(sorted(known)) or 'none'}",
+            )
+
+
 async def _stop_when(event: asyncio.Event, coordinator: Coordinator) -> None:
     await event.wait()
     coordinator.stop()
@@ -252,14 +280,15 @@ async def _stop_when(event: asyncio.Event, coordinator: Coordinator) -> None:
 class _Assembly:
     """One Delivery's rooms, in creation order. The grant key lives as long as the Runner and is never stored."""
 
-    def __init__(self, config: RunnerFactoryConfig, registry: Registry, clock: Clock) -> None:
+    def __init__(self, config: RunnerFactoryConfig, registry: Registry, servers: ToolServers, clock: Clock) -> None:
         self._config = config
         self._registry = registry
+        self._servers = servers
         self._clock = clock
         self._key = GrantKey(secrets.token_bytes(32))
 
     def check(self, activation: Activation) -> None:
-        self._registry.check(activation)
+        _check(self._config, self._registry, activation)
 
     @asynccontextmanager
     async def rooms(self, case: Case) -> AsyncIterator[Rooms]:
@@ -271,6 +300,7 @@ class _Assembly:
             writer=case.ledger.writer("invocation"),
             registry=self._registry,
             toolbox=WorkspaceToolbox(key=self._key, clock=self._clock),
+            servers=self._servers,
             clock=self._clock,
             record_dir=Path(self._config.record_dir) if self._config.record_dir else None,
         )
