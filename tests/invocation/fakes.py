@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from providers.tool_servers import ToolServers
 from providers.workspace_tools import WorkspaceToolbox
 from runner.contract.activation import Activation, AgentAction, Executor, GenerateAction, seal
 from runner.contract.canonical import FrozenJson, digest, freeze
@@ -19,7 +20,7 @@ from runner.contract.grant import GrantKey, WorkspaceGrant, sign
 from runner.contract.ids import DeliveryId, Digest, ObjectId, SiteId, StepRef
 from runner.contract.layout import DeliveryLayout
 from runner.contract.plan import Plan, Site
-from runner.contract.ports import Bridge, Case, Dispatch, LedgerWriter
+from runner.contract.ports import Bridge, Case, DeclaredTools, Dispatch, LedgerWriter
 from runner.contract.provider import (
     CallIntent,
     CallResult,
@@ -310,6 +311,7 @@ class Delivery:
         self.settings: Mapping[str, Any] = {}
         self.environment = ENVIRONMENT
         self.bridge: Bridge = Nobody()
+        self.servers: DeclaredTools = ToolServers((), {}, lambda text: text)
         self.toolbox: Toolbox = WorkspaceToolbox(key=KEY, clock=self.clock)
         self.pen: Callable[[LedgerWriter], LedgerWriter] = lambda writer: writer
         self.actions: dict[str, AgentAction | GenerateAction] = {"code": AGENT, "ask": GENERATE}
@@ -351,6 +353,7 @@ class Delivery:
             writer=self.pen(self.ledger.writer("invocation")),
             registry=self.registry,
             toolbox=self.toolbox,
+            servers=self.servers,
             clock=self.clock,
             record_dir=None if self.recordings is None else self.recordings.parent,
         )
