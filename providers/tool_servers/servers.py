@@ -71,7 +71,7 @@ class ToolServers:
         why = f"the tool server {tool.server}: {self._shown(result.why)}"
         return ToolOutcome(ok=False, text=why) if tool.effect in REPEATABLE else ToolUnknown(why=why)
 
-    async def close(self) -> None:
+    async def aclose(self) -> None:
         """Ends every server. Idempotent."""
         self._closed = True
         live = tuple(self._live.values())

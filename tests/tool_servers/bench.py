@@ -71,7 +71,7 @@ async def bench(home: Path, *servers: ToolServerConfig, secret: bool = False) ->
     try:
         yield Bench(servers=opened, home=home)
     finally:
-        await opened.close()
+        await opened.aclose()
 
 
 def from_env() -> CredentialSource:
