@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, Literal, assert_never
 
+from hosts.operations.boundary import HOME, TEMPORARY, Containment, Enclosure, Unbounded, enclosure
 from hosts.operations.environment import clean_environment, environment_problem
 from hosts.operations.journal import CommandJournal
 from hosts.operations.output import OutputText, redact
@@ -16,6 +17,12 @@ from runner.contract.ports import Case, Clock, CommandRequest, CommandResult, Le
 
 PROGRESS_CHARS_MAX: Final = 200
 KILLED: Final = int(signal.SIGKILL)
+INSIDE: Final = {"HOME": HOME, "TMPDIR": TEMPORARY}
+EXCEEDED: Final = {
+    "memory": "all its processes together used more memory than boundary.memory_bytes allows",
+    "cpu": "all its processes together used more CPU time than boundary.cpu_s allows",
+    "processes": "it ran more processes at once than boundary.processes allows",
+}
 
 
 class _Watch:
@@ -49,7 +56,7 @@ class _Watch:
 
 
 class CommandRunner:
-    """``ports.Operations`` with ``isolation = "none"``: the process has the user's rights.
+    """``ports.Operations``. Without a ``containment`` (``isolation = "none"``) the process has the user's rights.
 
     One call is one process. ``tool.called`` (caller ``workflow``) and ``process.started`` are durable, in one transaction,
     when the process exists and before it executes anything; ``tool.succeeded`` holds how it ended, whatever its exit status,
@@ -68,9 +75,12 @@ class CommandRunner:
         writer: LedgerWriter,
         clock: Clock,
         secrets: Callable[[], tuple[str, ...]],
+        containment: Callable[[], Containment] | None = None,
         grace_s: float = limits.TERM_GRACE_S,
     ) -> None:
-        """``secrets``: every text that no ledger, artifact or prompt may hold, as known when a command begins."""
+        """``secrets``: every text that no ledger, artifact or prompt may hold, as known when a command begins.
+        ``containment`` is asked for every command; what it raises, ``command`` raises before anything is recorded."""
+        self._containment: Final = containment
         self._secrets: Final = secrets
         self._case: Final = case
         self._writer: Final = writer
@@ -99,8 +109,7 @@ class CommandRunner:
         journal = CommandJournal(self._case, self._writer, request, secrets)
         out, err = (OutputText(request.output_bytes_max, secrets) for _ in range(2))
         try:
-            problem = self._problem(request)
-            end = NotStarted(why=problem) if problem else await self._supervise(request, watch, journal, (out, err))
+            end = await self._end(request, watch, journal, (out, err))
         finally:
             duration_s = watch.end()
         if isinstance(end, NotStarted):
@@ -109,6 +118,23 @@ class CommandRunner:
         if not (watch.cause == "cancelled" and was_cut_short(end)):
             await asyncio.to_thread(journal.concluded, result)
         return result
+
+    async def _end(
+        self, request: CommandRequest, watch: _Watch, journal: CommandJournal, outputs: tuple[OutputText, OutputText]
+    ) -> End:
+        if problem := self._problem(request):
+            return NotStarted(why=problem)
+        try:
+            around = await asyncio.to_thread(self._enclosure, request)
+        except Unbounded as error:
+            return NotStarted(why=str(error))
+        return await self._supervise(request, watch, journal, outputs, around)
+
+    def _enclosure(self, request: CommandRequest) -> Enclosure | None:
+        if self._containment is None:
+            return None
+        worktree = self._case.activation.workspace.worktree
+        return enclosure(self._containment(), worktree, writable=request.scope.writable)
 
     def _problem(self, request: CommandRequest) -> str | None:
         """What forbids the start. The directory is looked at now: the step before may have replaced it by a link."""
@@ -120,14 +146,19 @@ class CommandRunner:
         return environment_problem(request.env)
 
     async def _supervise(
-        self, request: CommandRequest, watch: _Watch, journal: CommandJournal, outputs: tuple[OutputText, OutputText]
+        self,
+        request: CommandRequest,
+        watch: _Watch,
+        journal: CommandJournal,
+        outputs: tuple[OutputText, OutputText],
+        around: Enclosure | None,
     ) -> End:
         async def record(identity: Identity) -> None:
             await asyncio.to_thread(journal.started, identity)
             watch.start()
 
-        env = clean_environment(os.environ, request.env)
-        spec = ProcessSpec(argv=request.argv, cwd=request.cwd, env=env, grace_s=self._grace_s)
+        env = clean_environment(os.environ, request.env, instead=None if around is None else INSIDE)
+        spec = ProcessSpec(argv=request.argv, cwd=request.cwd, env=env, grace_s=self._grace_s, enclosure=around)
         out, err = (self._sink(request, output) for output in outputs)
         return await supervise(spec, out, err, watch.stop, record)
 
@@ -162,9 +193,11 @@ def result_of(end: End, *, timed_out: bool, out: OutputText, err: OutputText, du
                 KILLED,
                 "its supervisor was killed, then everything that it supervised was ended",
             )
-        case Ended(status=status, by_signal=by_signal, asked=asked, left=left):
+        case Ended(status=status, by_signal=by_signal, asked=asked, left=left, excess=excess):
             kind = "timeout" if asked and timed_out else "signal" if by_signal else "exit"
-            message = f"not even SIGKILL ended process {', '.join(map(str, left))}" if left else ""
+            message = (
+                f"not even SIGKILL ended process {', '.join(map(str, left))}" if left else EXCEEDED.get(excess, "")
+            )
         case _:
             assert_never(end)
     return CommandResult(

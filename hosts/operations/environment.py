@@ -8,10 +8,13 @@ PASSED: Final = ("PATH", "HOME", "LANG", "TMPDIR")
 PASSED_PREFIX: Final = "LC_"
 
 
-def clean_environment(ours: Mapping[str, str], declared: Mapping[str, str]) -> dict[str, str]:
-    """PATH, HOME, LANG, LC_* and TMPDIR of ``ours``, then what the step declared. PATH is never absent."""
+def clean_environment(
+    ours: Mapping[str, str], declared: Mapping[str, str], *, instead: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """PATH, HOME, LANG, LC_* and TMPDIR of ``ours``, or what stands ``instead`` of them inside a boundary, then what the
+    step declared. PATH is never absent."""
     kept = {k: v for k, v in ours.items() if k in PASSED or k.startswith(PASSED_PREFIX)}
-    return {"PATH": os.defpath, **kept, **declared}
+    return {"PATH": os.defpath, **kept, **(instead or {}), **declared}
 
 
 def environment_problem(declared: Mapping[str, str]) -> str | None:

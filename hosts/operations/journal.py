@@ -27,6 +27,8 @@ class CommandJournal:
     """``started`` at most once, then ``concluded`` at most once. Synchronous: each is one durable transaction; but a result
     that may be had again is only staged.
 
+    A call that somebody else journals has only the identity from here.
+
     A command that was never started has its intent and its failure in one transaction: no crash can leave an intent behind
     that nothing stands for.
     """
@@ -36,8 +38,8 @@ class CommandJournal:
         self._case: Final = case
         self._writer: Final = writer
         self._request: Final = request
-        self._call: Final = tool_call_id(request.step, request.attempt, 1)
-        self._intended = False
+        self._call: Final = request.call or tool_call_id(request.step, request.attempt, 1)
+        self._intended = request.call is not None
 
     def started(self, identity: Identity) -> None:
         """The process exists and waits. When this raises, nothing was recorded and it must not be let go."""
@@ -49,7 +51,7 @@ class CommandJournal:
             guard=identity.guard,
             guard_start_time=start_text(identity.guard_start_time),
         )
-        self._writer.append(*self._drafts(*self._intent(), process))
+        self._writer.append(*self._drafts(*(() if self._intended else self._intent()), process))
         self._intended = True
 
     def concluded(self, result: CommandResult) -> None:
@@ -59,6 +61,8 @@ class CommandJournal:
         them would have to be used with whatever is in the worktree then; so the two are recorded together, and a crash in
         between goes back and runs it again. What happened outside cannot be run again: that is recorded at once.
         """
+        if self._request.call is not None:
+            return
         end: tuple[Event, ...]
         if result.end == "not-started":
             end = (ToolFailed(call=self._call, message=result.message),)

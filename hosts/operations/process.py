@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 import os
 import signal
 import socket
@@ -13,11 +14,14 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from hosts.operations import supervisor
+from hosts.operations.boundary import Enclosure
 from runner.contract.errors import Code, EnvironmentFault
+from runner.contract.text import visible
 
 READ_BYTES: Final = 65_536
 LINE_BYTES_MAX: Final = 1_048_576
 """Of one message of the supervisor."""
+BEGINNING_BYTES_MAX: Final = 1_000
 DRAIN_S: Final = 1.0
 """How long output is still read once the supervisor is gone: only a process that escaped it can hold the pipe open."""
 
@@ -28,6 +32,8 @@ class ProcessSpec:
     cwd: str
     env: Mapping[str, str]
     grace_s: float
+    enclosure: Enclosure | None = None
+    """The boundary that it runs in; None: with our own rights."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +64,15 @@ class Ended:
     """It still ran when we asked for its end."""
     left: tuple[int, ...] = ()
     """Process ids that not even SIGKILL ended."""
+    excess: str = ""
+    """Killed because all of it together used more of this than it may: ``memory``, ``cpu`` or ``processes``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoProcess:
+    """There was none to be had: not the command's fault."""
+
+    why: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,23 +97,56 @@ async def supervise(spec: ProcessSpec, stdout: Sink, stderr: Sink, stop: asyncio
     """
     with contextlib.ExitStack() as ours:
         try:
-            child, control, outputs = _spawn(ours)
+            started = _spawn(ours, spec.enclosure)
         except OSError as error:
-            # Not the command's fault: as a result it would fail the step for good.
-            raise EnvironmentFault(
-                Code.PROCESS_NOT_STARTED,
-                f"the system cannot start another process: {error.strerror}",
-                remedy="end other processes or free memory, then execute again",
-            ) from None
+            raise _no_process(str(error.strerror)) from None
+        said = _Beginning(stderr)
         try:
-            return await _converse(_Conversation(spec, stop, record, child.pid), control, outputs, (stdout, stderr))
+            about = _Conversation(spec, stop, record, started)
+            end = await _converse(about, (stdout, said if spec.enclosure else stderr))
         finally:
             # Closing tells the supervisor to kill what is left; it ends within KILL_S.
             ours.close()
-            await asyncio.to_thread(child.wait)
+            await asyncio.to_thread(started.child.wait)
+    if isinstance(end, NoProcess):
+        raise _no_process(end.why, said.text())
+    return end
 
 
-def _spawn(ours: contextlib.ExitStack) -> "tuple[subprocess.Popen[bytes], socket.socket, list[BinaryIO]]":
+def _no_process(why: str, said: str = "") -> EnvironmentFault:
+    """As a result of the command it would fail the step for good."""
+    return EnvironmentFault(
+        Code.PROCESS_NOT_STARTED,
+        f"the system cannot start another process: {why}" + (f" ({said})" if said else ""),
+        remedy="end other processes or free memory, then execute again; runner doctor looks at the boundary",
+    )
+
+
+class _Beginning:
+    """Passes a stream on and remembers how it began: whoever builds the boundary says there why it could not."""
+
+    def __init__(self, sink: Sink) -> None:
+        self._sink: Final = sink
+        self._kept = b""
+
+    def __call__(self, chunk: bytes, final: bool) -> None:
+        self._kept += chunk[: max(0, BEGINNING_BYTES_MAX - len(self._kept))]
+        self._sink(chunk, final)
+
+    def text(self) -> str:
+        return visible(self._kept.decode(errors="backslashreplace").strip())
+
+
+@dataclass(frozen=True, slots=True)
+class _Started:
+    child: "subprocess.Popen[bytes]"
+    control: socket.socket
+    outputs: list[BinaryIO]
+    info: BinaryIO | None
+    """What is told of the process inside a boundary."""
+
+
+def _spawn(ours: contextlib.ExitStack, enclosure: Enclosure | None) -> _Started:
     """The supervisor, and our ends of its socket and output pipes, which close with ``ours``."""
     with contextlib.ExitStack() as theirs:
         control, control_end = socket.socketpair()
@@ -110,16 +158,37 @@ def _spawn(ours: contextlib.ExitStack) -> "tuple[subprocess.Popen[bytes], socket
             read_fd, write_fd = os.pipe()
             reading.append(ours.enter_context(os.fdopen(read_fd, "rb", buffering=0)))
             writing.append(theirs.enter_context(os.fdopen(write_fd, "wb", buffering=0)))
-        # -I -S: no site, no environment, no path of the worktree. Its own session: a terminal's Ctrl-C is for us alone.
+        # -I -S: no site, no environment, no path of the worktree.
+        argv = [sys.executable, "-I", "-S", str(Path(supervisor.__file__))]
+        passed: list[int] = []
+        info: BinaryIO | None = None
+        if enclosure is not None:
+            read_fd, write_fd = os.pipe()
+            info = ours.enter_context(os.fdopen(read_fd, "rb"))
+            theirs.enter_context(os.fdopen(write_fd, "wb"))
+            made = {path: theirs.enter_context(_in_memory(data)).fileno() for path, data in enclosure.files.items()}
+            passed = [write_fd, *made.values()]
+            argv = enclosure.command(argv[:-1], write_fd, made)
+        # Its own session: a terminal's Ctrl-C is for us alone.
         child = subprocess.Popen(
-            [sys.executable, "-I", "-S", str(Path(supervisor.__file__))],
+            argv,
             stdin=control_end.fileno(),
             stdout=writing[0],
             stderr=writing[1],
             start_new_session=True,
             cwd="/",
+            env=None if enclosure is None else {},
+            pass_fds=passed,
         )
-        return child, control, reading
+        return _Started(child, control, reading, info)
+
+
+def _in_memory(data: bytes) -> BinaryIO:
+    """A file that is nowhere, to be read from its beginning."""
+    file = os.fdopen(os.memfd_create("runner"), "w+b", buffering=0)
+    file.write(data)
+    file.seek(0)
+    return file
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,20 +196,23 @@ class _Conversation:
     spec: ProcessSpec
     stop: asyncio.Event
     record: Record
-    guard: int
-    """Its process id, and that of its group, which the supervisor is in too."""
+    started: _Started
+
+    @property
+    def guard(self) -> int:
+        """The process that ends last, and the number of its group, which the supervisor is in too unless it is contained."""
+        return self.started.child.pid
 
 
-async def _converse(
-    about: _Conversation, control: socket.socket, outputs: list[BinaryIO], sinks: tuple[Sink, Sink]
-) -> End:
+async def _converse(about: _Conversation, sinks: tuple[Sink, Sink]) -> End | NoProcess:
     """Sends the request, lets the process go once it is recorded, feeds the sinks; the supervisor's last word."""
-    reader, writer = await asyncio.open_connection(sock=control, limit=LINE_BYTES_MAX)
-    tasks = [asyncio.create_task(_read(pipe, sink)) for pipe, sink in zip(outputs, sinks, strict=True)]
+    reader, writer = await asyncio.open_connection(sock=about.started.control, limit=LINE_BYTES_MAX)
+    tasks = [asyncio.create_task(_read(pipe, sink)) for pipe, sink in zip(about.started.outputs, sinks, strict=True)]
     try:
         writer.write(_request(about.spec))
-        held = await _held(reader, about.guard)
-        if isinstance(held, NotStarted):
+        held = await _held(reader, about.started)
+        if isinstance(held, NoProcess):
+            await asyncio.wait(tasks, timeout=DRAIN_S)
             return held
         if not about.stop.is_set():
             await about.record(held)
@@ -183,20 +255,27 @@ async def _line(reader: asyncio.StreamReader) -> list[str]:
         return [""]
 
 
-async def _held(reader: asyncio.StreamReader, guard: int) -> Identity | NotStarted:
+async def _held(reader: asyncio.StreamReader, started: _Started) -> Identity | NoProcess:
+    """Who the held process is. Of what is inside a process namespace, only its process 1 has a number out here; it is the
+    one that everything inside ends with."""
+    guard = started.child.pid
     match await _line(reader):
-        case ["held", pid, start_time, group]:
+        case ["held", *numbers]:
+            pid, start_time, group = map(int, numbers)
+            if started.info is not None:
+                pid = json.loads(started.info.read())["child-pid"]
+                start_time, group = supervisor.start_time(pid), pid
             return Identity(
-                pid=int(pid),
-                start_time=int(start_time),
-                group=int(group),
+                pid=pid,
+                start_time=start_time,
+                group=group,
                 guard=guard,
                 guard_start_time=supervisor.start_time(guard),
             )
-        case ["not-started", *why]:
-            return NotStarted(why=" ".join(why))
+        case ["no-process", *why]:
+            return NoProcess(why=" ".join(why))
         case _:
-            return NotStarted(why="its supervisor was killed before it started")
+            return NoProcess(why="its supervisor ended before it started")
 
 
 async def _last_word(reader: asyncio.StreamReader, identity: Identity) -> End:
@@ -207,9 +286,13 @@ async def _last_word(reader: asyncio.StreamReader, identity: Identity) -> End:
     match said:
         case ["not-started", *why]:
             return NotStarted(why=" ".join(why))
-        case [("exit" | "signal") as how, number, asked, *left]:
+        case [("exit" | "signal" | "memory" | "cpu" | "processes") as how, number, asked, *left]:
             return Ended(
-                status=int(number), by_signal=how == "signal", asked=asked == "1", left=tuple(int(pid) for pid in left)
+                status=int(number),
+                by_signal=how != "exit",
+                asked=asked == "1",
+                left=tuple(int(pid) for pid in left),
+                excess="" if how in ("exit", "signal") else how,
             )
         case _:
             _kill_group(identity)

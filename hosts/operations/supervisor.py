@@ -1,4 +1,4 @@
-"""The two small processes between the driver and one command: nothing the command started survives them.
+"""The small processes between the driver and one command: nothing the command started survives them.
 
 Run as a script (``python -I -S supervisor.py``) with only the standard library, in a session of its own. It forks at once:
 
@@ -12,12 +12,21 @@ killed, by its own command (``kill $PPID``) or for lack of memory, the orphans c
 stopped, the guard continues it. So whatever is killed among the driver and these two, one that is left cleans up. If all three
 are killed, the command runs on; that is why its identity is recorded before it executes anything: the next driver ends it.
 
+Contained (with its limits as arguments), it is process 1 of a process namespace instead, and there is no guard:
+
+    driver --- bwrap --- supervisor --- the command --- whatever it starts
+
+The kernel lets nothing inside signal or trace it, gives it every orphan, and ends everything inside when it ends; and bwrap ends
+with the driver and takes it along. What remains to do is the rest of the above: hold the command until it is recorded, tell how
+it ended, TERM before KILL; and to count what all of it uses together, which no limit of a single process bounds.
+
 File descriptor 0 is a socket to the driver, 1 and 2 are the command's output. From the driver: the request (its length, a
 newline, then NUL-separated: grace, cwd, the number of arguments, arguments, ``NAME=value``), ``g`` to let the command go,
-later ``e`` to end it. To the driver, a line each: ``held PID TICKS GROUP`` once the process exists and waits; then
-``not-started WHY``; or ``exit N ASKED LEFT...`` / ``signal N ASKED LEFT...``, where ASKED is 1 if it still ran when its end
-was asked for, and LEFT are pids that even SIGKILL did not end within ``KILL_S``. The end of the stream without such a last
-line: the supervisor was killed. No JSON: importing it would take a third of the start-up time.
+later ``e`` to end it. To the driver, a line each: ``no-process WHY`` when the system has none to give; ``held PID TICKS GROUP``
+once the process exists and waits; then ``not-started WHY``; or ``exit N ASKED LEFT...`` / ``signal N ASKED LEFT...``, where
+ASKED is 1 if it still ran when its end was asked for, and LEFT are pids that even SIGKILL did not end within ``KILL_S``; or, as
+``signal``, ``memory``, ``cpu`` or ``processes`` when it was killed because all of it together used more than it may. The end of
+the stream without such a last line: the supervisor was killed. No JSON: importing it would take a third of the start-up time.
 
 Where there is no subreaper (macOS) only the process group is ended.
 """
@@ -28,8 +37,10 @@ import errno
 import os
 import select
 import signal
+import sys
 import time
 
+PR_SET_DUMPABLE = 4
 PR_SET_CHILD_SUBREAPER = 36
 
 LEFTOVER_GRACE_S = 0.5
@@ -38,12 +49,19 @@ KILL_S = 5.0
 """How long a killed process may take to disappear (uninterruptible I/O) before it is reported as left."""
 POLL_S = 0.01
 """Only while processes are being ended: their ends are looked for this often."""
+COUNT_S = 0.1
+"""Only where there are limits: what everything uses together is counted this often."""
 
 
 def become_subreaper() -> None:
     """Where the system has it. Not inherited by a fork."""
     with contextlib.suppress(AttributeError):
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def hide() -> None:
+    """What runs inside with the same user cannot trace us, nor reach our socket through /proc. Undone by exec."""
+    ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
 def say(*words: object) -> None:
@@ -89,7 +107,7 @@ def start_time(pid: int) -> int:
 class Held:
     """The command's process, forked but not yet executing: it waits at a gate, and ends if the gate closes unopened."""
 
-    def __init__(self, argv: list[bytes], cwd: bytes, env: dict[bytes, bytes]) -> None:
+    def __init__(self, argv: list[bytes], cwd: bytes, env: dict[bytes, bytes], limits: "Limits | None") -> None:
         gate_r, self._gate = os.pipe()
         self._report, report_w = os.pipe()
         self.pid = os.fork()
@@ -98,6 +116,8 @@ class Held:
                 os.close(self._gate)
                 os.close(self._report)
                 detach()
+                if limits is not None:
+                    limits.impose()
                 os.write(report_w, b"\n")
                 if os.read(gate_r, 1):
                     execute(argv, cwd, env)
@@ -169,6 +189,72 @@ def why_not(error: OSError | ValueError, program: bytes, cwd: bytes) -> str:
             return f"{name} did not start: {error.strerror}"
 
 
+# --- limits ----------------------------------------------------------------------------------------------------------
+
+
+class Limits:
+    """What a contained command may use. The system bounds each process; what all of them use together is counted."""
+
+    def __init__(self, memory_bytes: int, cpu_s: int, processes: int, file_bytes: int) -> None:
+        self._memory_bytes, self._cpu_s, self._processes, self._file_bytes = memory_bytes, cpu_s, processes, file_bytes
+
+    def impose(self) -> None:
+        """In the child: for itself and what it starts. Not the address space: runtimes reserve far more than they use."""
+        import resource  # noqa: PLC0415 - only here, where there are limits
+
+        bounds = (
+            (resource.RLIMIT_DATA, self._memory_bytes),
+            (resource.RLIMIT_FSIZE, self._file_bytes),
+            (resource.RLIMIT_CORE, 0),
+        )
+        for what, most in bounds:
+            hard = resource.getrlimit(what)[1]
+            bound = most if hard == resource.RLIM_INFINITY else min(most, hard)
+            resource.setrlimit(what, (bound, bound))
+
+    def exceeded(self) -> str:
+        """Which limit everything in our process namespace exceeds together; empty for none. The number of processes is not
+        left to the system: it counts a user's, wherever they run, and not those of root."""
+        used = [usage for name in os.listdir("/proc") if name.isdigit() and name != "1" and (usage := usage_of(name))]  # noqa: PTH208
+        if len(used) > self._processes:
+            return "processes"
+        done = os.times()
+        ticks = sum(cpu for _, cpu, _ in used) + (done.children_user + done.children_system) * TICKS
+        if ticks > self._cpu_s * TICKS:
+            return "cpu"
+        if sum(pages for _, _, pages in used) * PAGE <= self._memory_bytes:
+            return ""
+        # What processes share was counted for each of them; this tells it apart, and takes longer.
+        shares = (share_of(name, pages) for name, _, pages in used)
+        return "memory" if sum(shares) > self._memory_bytes else ""
+
+
+TICKS = os.sysconf("SC_CLK_TCK")
+PAGE = os.sysconf("SC_PAGE_SIZE")
+
+
+def usage_of(pid: str) -> "tuple[str, int, int] | None":
+    """``pid``, its CPU time in ticks with that of the children it has waited for, its resident pages."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123
+            fields = file.read().rpartition(b")")[2].split()
+        return (pid, sum(map(int, fields[11:15])), int(fields[21]))
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def share_of(pid: str, pages: int) -> int:
+    """Bytes of memory that are ``pid``'s own, and its share of what it shares: all its ``pages`` for one that keeps us from
+    looking, 0 for one that is gone."""
+    try:
+        with open(f"/proc/{pid}/smaps_rollup", "rb") as file:  # noqa: PTH123
+            return next(int(line.split()[1]) << 10 for line in file if line.startswith(b"Pss:"))
+    except PermissionError:
+        return pages * PAGE
+    except (OSError, StopIteration):
+        return 0
+
+
 # --- end -------------------------------------------------------------------------------------------------------------
 
 
@@ -195,7 +281,12 @@ def children_by_scan(me: int) -> list[int]:
 
 
 def signal_all(group: int, number: int) -> None:
-    """To the command's group (its leader is not reaped yet, so the number is still its own) and to all our children."""
+    """To the command's group (its leader is not reaped yet, so the number is still its own) and to all our children; to
+    everything at once where we are process 1."""
+    if os.getpid() == 1:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(-1, number)
+        return
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(group, number)
     for pid in children():
@@ -255,8 +346,8 @@ def end_all(main: int, grace_s: float, wakeup: "Wakeup") -> list[int]:
 class Wakeup:
     """Waits for the end of a child, a word from the driver, or the end of the driver or the guard."""
 
-    def __init__(self, guard: int) -> None:
-        """``guard`` is a pipe whose other end only the guard has."""
+    def __init__(self, guard: int | None) -> None:
+        """``guard`` is a pipe whose other end only the guard has, where there is one."""
         self._child_r, child_w = os.pipe()
         os.set_blocking(child_w, False)
         os.set_blocking(self._child_r, False)
@@ -264,7 +355,8 @@ class Wakeup:
         signal.set_wakeup_fd(child_w, warn_on_full_buffer=False)
         self._poll = select.poll()
         for fd in (0, guard, self._child_r):
-            self._poll.register(fd, select.POLLIN | select.POLLHUP)
+            if fd is not None:
+                self._poll.register(fd, select.POLLIN | select.POLLHUP)
         self.released = False
         self.asked = False
         self.orphaned = False
@@ -288,9 +380,8 @@ class Wakeup:
             return b""
 
 
-def supervise(guard: int) -> None:
+def supervise(guard: int | None, limits: "Limits | None" = None) -> None:
     """One command, from its request to its end."""
-    become_subreaper()
     request = read_request()
     if request is None:
         return
@@ -298,9 +389,9 @@ def supervise(guard: int) -> None:
     argv, env = rest[: int(count)], dict(item.split(b"=", 1) for item in rest[int(count) :])
     wakeup = Wakeup(guard)
     try:
-        held = Held(argv, cwd, env)
+        held = Held(argv, cwd, env, limits)
     except OSError as error:
-        say("not-started", f"the system cannot start another process: {error.strerror}")
+        say("no-process", error.strerror)
         return
     silence()
     say("held", held.pid, start_time(held.pid), held.pid)
@@ -312,13 +403,17 @@ def supervise(guard: int) -> None:
     if failure := held.let_go():
         say("not-started", failure)
         return
-    while ended(held.pid) is None and not wakeup.asked and not wakeup.orphaned:
-        wakeup.wait(None)
-    asked = ended(held.pid) is None
+    excess = ""
+    while ended(held.pid) is None and not wakeup.asked and not wakeup.orphaned and not excess:
+        wakeup.wait(COUNT_S if limits else None)
+        excess = limits.exceeded() if limits else ""
+    if excess:
+        signal_all(held.pid, signal.SIGKILL)
+    asked = ended(held.pid) is None and not excess
     left = end_all(held.pid, float(grace_s) if asked else LEFTOVER_GRACE_S, wakeup)
     if not wakeup.orphaned:
         how, number = ended(held.pid) or ("signal", int(signal.SIGKILL))
-        say(how, number, int(asked), *left)
+        say(excess or how, number, int(asked), *left)
 
 
 def stand_guard(supervisor: int) -> None:
@@ -335,15 +430,20 @@ def stand_guard(supervisor: int) -> None:
 
 
 def main() -> None:
+    if len(sys.argv) > 1:
+        hide()
+        supervise(None, Limits(*map(int, sys.argv[1:])))
+        return
     become_subreaper()
     watched, guard_end = os.pipe()
     try:
         supervisor = os.fork()
     except OSError as error:
-        say("not-started", f"the system cannot start another process: {error.strerror}")
+        say("no-process", error.strerror)
         return
     if supervisor == 0:
         os.close(guard_end)
+        become_subreaper()
         supervise(watched)
     else:
         os.close(watched)
