@@ -10,7 +10,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
-from runner.contract.activation import DigestText, ObjectIdText
+from runner.contract.activation import DigestText, ObjectIdText, Origin
 from runner.contract.canonical import Json, canonical
 from runner.contract.ids import DeliveryId, StepRef
 from runner.contract.model import Frozen
@@ -242,6 +242,33 @@ class SavepointState(Frozen):
     tool: str | None = None
     changed: int
     """How many paths differ from the savepoint before."""
+
+
+class Departure(Frozen):
+    """Where a new Delivery can start from an old one."""
+
+    origin: Origin
+    nearest: Origin | None = None
+    """For a savepoint in the middle of a step: the beginning of that step, for when it cannot go on in its middle."""
+    step: str | None
+    """The step that is started again, or goes on; None when it is whatever comes next."""
+    what: str
+    """The place, in words."""
+
+
+class TakenOver(Frozen):
+    """What a Delivery with an origin takes over from it, and what it does again."""
+
+    kept: tuple[str, ...]
+    """Steps that had ended, in order."""
+    inside: str | None
+    """The step that goes on behind a tool call."""
+    again: tuple[str, ...]
+    """Steps that were open there and start anew."""
+    changed: tuple[str, ...]
+    """Those of ``kept`` that the new workflow defines differently; they are taken over all the same."""
+    repeated: tuple[str, ...]
+    """Effects outside the worktree that ``again`` may have had there, as ``call: tool``; they can happen once more."""
 
 
 class Check(Frozen):

@@ -8,11 +8,13 @@ from runner.contract.ids import StepRef
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draft:
-    """A fact an owner wants recorded. Sequence, time and generation come from the store."""
+    """A fact an owner wants recorded. Sequence and generation come from the store, and time unless ``at`` says it: that of a
+    fact which is taken over from another Delivery."""
 
     event: Event
     step: StepRef | None = None
     attempt: int | None = None
+    at: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

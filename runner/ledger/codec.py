@@ -45,6 +45,7 @@ def encode(draft: Draft, *, seq: int, at: str, generation: int, previous: bytes)
     event = draft.event
     payload = canonical(event.to_json()).decode()
     step = draft.step.key if draft.step else None
+    at = draft.at or at
     head = (seq, at, generation, event.KIND, event.VERSION, step, draft.attempt)
     row = Row(*head, payload=payload, hash=_seal(previous, head, payload))
     record = Record(seq=seq, at=at, generation=generation, event=event, step=draft.step, attempt=draft.attempt)

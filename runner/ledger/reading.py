@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from pydantic import TypeAdapter, ValidationError
 
-from runner.contract.ids import StepRef
+from runner.contract.ids import Digest, StepRef
 from runner.contract.outcomes import StepState
 from runner.contract.records import InboxItem, Record
 from runner.ledger.codec import GENESIS, Row, corrupt, decode
@@ -73,6 +73,11 @@ class SqliteReader:
         if newest == 0:
             return None
         return next(self._all(newest - 1, newest))
+
+    def digest_at(self, seq: int) -> Digest | None:
+        """The chain digest of record ``seq``: it stands for that record and everything before it. None if there is none."""
+        found = self._one("SELECT hash FROM records WHERE seq = ?", seq)
+        return Digest(f"sha256:{found.hex()}") if isinstance(found, bytes) else None
 
     def open_steps(self) -> tuple[StepRef, ...]:
         rows = self._rows("SELECT step FROM steps INDEXED BY steps_open WHERE ended IS NULL ORDER BY seq")

@@ -192,8 +192,10 @@ class FakeAssembly:
     def fitting(self, plan: Plan, records: tuple[Record, ...], inside: StepRef | None) -> tuple[Finding, ...]:
         return ()
 
-    def bring(self, activation: Activation, source: DeliveryLayout, layout: DeliveryLayout, newest: ObjectId) -> None:
-        self.world.effects[f"brought {newest}"] = 1
+    def bring(
+        self, activation: Activation, source: DeliveryLayout, layout: DeliveryLayout, savepoints: tuple[ObjectId, ...]
+    ) -> None:
+        self.world.effects[f"brought {' '.join(savepoints)}"] = 1
 
     @asynccontextmanager
     async def rooms(self, case: Case) -> AsyncIterator[Rooms]:

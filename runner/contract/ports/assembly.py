@@ -54,9 +54,11 @@ class Assembly(Protocol):
         the one step among them that goes on. Nothing if they can be."""
         ...
 
-    def bring(self, activation: Activation, source: DeliveryLayout, layout: DeliveryLayout, newest: ObjectId) -> None:
-        """Custody's store of the Delivery ``source`` up to the savepoint ``newest`` brought into ``layout``, synced; nothing
-        in the worktree changes. Idempotent. ``CallerError`` when an object is missing, or the worktree is not the admitted one."""
+    def bring(
+        self, activation: Activation, source: DeliveryLayout, layout: DeliveryLayout, savepoints: tuple[ObjectId, ...]
+    ) -> None:
+        """``savepoints`` of the Delivery ``source`` brought from its store into that of ``layout``, synced; nothing in the
+        worktree changes. Idempotent. ``CallerError`` when an object is missing, or the worktree is not the admitted one."""
         ...
 
     def rooms(self, case: Case) -> AbstractAsyncContextManager[Rooms]:
