@@ -4,8 +4,10 @@ Every fact is durable before the next effect, and an effect whose fact is missin
 by its ref, the publication by the target. So each operation may be killed anywhere and asked again.
 """
 
+from custody.desk import Desk
 from custody.publish import Publisher, Target
 from custody.remains import end_history, own_place
+from custody.remote import RemotePublisher
 from custody.repository import Repository
 from custody.result import Converter, changed_paths, commit_result, keep_result
 from runner.contract import ports
@@ -14,8 +16,6 @@ from runner.contract.events import OwnerRetired, PublicationAsked, PublicationKn
 from runner.contract.ids import Digest, ObjectId
 from runner.contract.outcomes import Publication, Retirement
 from runner.contract.records import Draft
-
-from custody.desk import Desk
 
 
 def preserve(desk: Desk, baseline: ports.Savepoint, current: ports.Savepoint) -> tuple[ObjectId, ObjectId]:
@@ -53,7 +53,8 @@ def _keep(desk: Desk, repository: Repository, commit: str) -> str:
 
 
 def publish(desk: Desk, *, requested: bool) -> Publication:
-    """See ``ports.CustodyLifecycle.publish``. In a conflict ``old`` is what the target had to be, ``new`` what it is."""
+    """See ``ports.CustodyLifecycle.publish``. In a conflict ``old`` is what the target had to be, ``new`` what it is.
+    At a remote, what was not requested is not looked at either: both are what was expected."""
     known = desk.facts.publication()
     if known is None:
         known = _published(desk, requested)
@@ -72,8 +73,11 @@ def _published(desk: Desk, requested: bool) -> Publication:
         )
     target = desk.case.activation.target
     wanted = Target(ref=target.ref, expected=target.expected, new=result.commit)
-    publisher = Publisher(git=desk.git, repository=desk.repository(), target=wanted)
     asked = desk.facts.publication_asked()
+    if target.remote is not None and not requested and not asked:
+        # A failed Delivery must not wait for a repository that it has nothing to tell.
+        return Publication(disposition="not-requested", ref=target.ref, old=target.expected, new=target.expected)
+    publisher = _publisher(desk, wanted, target.remote)
     step, now = publisher.look(asked=asked)
     if not requested and not asked:
         return Publication(disposition="not-requested", ref=target.ref, old=now, new=now)
@@ -85,6 +89,20 @@ def _published(desk: Desk, requested: bool) -> Publication:
         desk.before_effect("move target")
         step, now = publisher.move()
     return wanted.known(step, now)
+
+
+def _publisher(desk: Desk, wanted: Target, remote: str | None) -> Publisher | RemotePublisher:
+    repository = desk.repository()
+    if remote is None:
+        return Publisher(git=desk.git, repository=repository, target=wanted)
+    return RemotePublisher(
+        git=desk.git,
+        store=desk.store,
+        repository=repository,
+        target=wanted,
+        url=remote,
+        patience=desk.patience,
+    )
 
 
 def retire(desk: Desk, authorization: Digest) -> Retirement:

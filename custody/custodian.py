@@ -10,6 +10,7 @@ from collections.abc import Callable
 from custody import closing
 from custody.attempts import Attempts
 from custody.desk import Desk
+from custody.remote import Patience
 from custody.scan import Budget
 from runner.contract import ports
 from runner.contract.grant import GrantKey, WorkspaceGrant
@@ -38,9 +39,10 @@ class Custodian:
         key: GrantKey,
         clock: ports.Clock,
         budget: Budget | None = None,
+        patience: Patience | None = None,
         before_effect: Callable[[str], None] = _nothing,
     ) -> None:
-        self._desk = Desk(case, writer, budget or Budget(), before_effect)
+        self._desk = Desk(case, writer, budget or Budget(), patience or Patience(), before_effect)
         self._attempts = Attempts(self._desk, key, clock)
 
     @property

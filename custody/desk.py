@@ -10,6 +10,7 @@ from custody.facts import Facts
 from custody.git import Git
 from custody.paths import show
 from custody.remains import gone, own_repository, repository_behind
+from custody.remote import Patience
 from custody.repository import Repository
 from custody.scan import Budget
 from custody.store import Store
@@ -23,7 +24,12 @@ class Desk:
     """Shared by the operations. The worktree is opened, and healed after a kill, by the first one that needs it."""
 
     def __init__(
-        self, case: ports.Case, writer: ports.LedgerWriter, budget: Budget, before_effect: Callable[[str], None]
+        self,
+        case: ports.Case,
+        writer: ports.LedgerWriter,
+        budget: Budget,
+        patience: Patience,
+        before_effect: Callable[[str], None],
     ) -> None:
         self.case = case
         self.writer = writer
@@ -33,6 +39,7 @@ class Desk:
         self.git = Git()
         self.store = Store(self.git, case.layout.store)
         self._budget = budget
+        self.patience = patience
         self._lock = threading.RLock()
         self._open: Worktree | None = None
 

@@ -8,6 +8,7 @@ over every file. ``processes`` counts what was started, for the cost tests.
 import os
 import re
 import select
+import signal
 import subprocess
 import tempfile
 import time
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import IO, Final
 
 from runner.contract.errors import Code, EnvironmentFault
+from runner.contract.remotes import REMOTE_CONFIG, remote_environment
 
 TIMEOUT_S: Final = 300.0
 OUTPUT_BYTES_MAX: Final = 512 * 1024 * 1024
@@ -137,6 +139,19 @@ class Git:
         if status not in ok:
             raise failed(" ".join(("git", *args)), f"exit status {status}", answer.stderr)
         return answer
+
+    def run_remote(
+        self, place: Place, *args: str, env: Mapping[str, str] | None = None, ok: Sequence[int] = (0,), timeout_s: float
+    ) -> Answer:
+        """As ``run``, for a command that talks to a repository elsewhere: it gets what transport needs of the user's."""
+        return self.run(
+            place,
+            *args,
+            env={**remote_environment(os.environ), **(env or {})},
+            config=[f"{name}={value}" for name, value in REMOTE_CONFIG.items()],
+            ok=ok,
+            timeout_s=timeout_s,
+        )
 
     def talk(
         self,
@@ -304,14 +319,17 @@ class Conversation:
         return status
 
     def kill(self) -> None:
-        """Ends it whatever it does."""
-        if self._process.poll() is None:
-            self._process.kill()
-        self._process.wait()
+        """Ends it, and what it started, whatever they do."""
+        self._end_all()
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
                 pipe.close()
         self._stderr.close()
+
+    def _end_all(self) -> None:
+        if self._process.poll() is None:
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
 
     def stderr(self) -> str:
         """The tail of what it complained about; closes it."""
@@ -325,9 +343,7 @@ class Conversation:
 
     def failure(self, why: str) -> EnvironmentFault:
         """Kills it; what to raise about it."""
-        if self._process.poll() is None:
-            self._process.kill()
-        self._process.wait()
+        self._end_all()
         text = self.stderr()
         self.kill()
         return failed(self.command, why, text)

@@ -50,7 +50,10 @@ def verify_custody(activation: Activation, layout: DeliveryLayout, records: Iter
     checks = [_guarded("savepoints", lambda: _savepoints(git, store, savepoints))]
     checks.append(_guarded("savepoint objects", lambda: _objects(git, store, activation.workspace.base_tree)))
     if result is not None:
-        checks += _in_repository(git, store, frozen, result, published)
+        checks += _in_repository(git, store, frozen, result, None if activation.target.remote else published)
+    if published is not None and activation.target.remote is not None:
+        told = f"{published.publication.disposition} at {activation.target.remote}, which is not asked"
+        checks.append(Check(name="publication", ok=True, detail=told))
     return tuple(checks)
 
 

@@ -13,6 +13,7 @@ from runner.admission.bindings import Binding, parse_binding, parse_bindings
 from runner.admission.load import LoadedPackage, load_package
 from runner.admission.package import SetupStep
 from runner.admission.setup import run_setup
+from runner.admission.target import target_expected
 from runner.admission.tools import servers_of
 from runner.admission.worktree import (
     Checkout,
@@ -22,7 +23,6 @@ from runner.admission.worktree import (
     make_worktree,
     planned_worktree,
     remove_worktree,
-    target_expected,
 )
 
 __all__ = [

@@ -5,10 +5,11 @@ from pathlib import Path
 
 from runner.admission.bindings import Binding, binding_findings, executors
 from runner.admission.load import LoadedPackage, load_package
+from runner.admission.target import full_ref, target_at
 from runner.admission.tools import declared_tools
-from runner.admission.worktree import Checkout, discover, full_ref, in_place, target_expected
+from runner.admission.worktree import Checkout, discover, in_place
 from runner.contract import limits
-from runner.contract.activation import Activation, Limits, Target, Workspace, seal
+from runner.contract.activation import Activation, Limits, Workspace, seal
 from runner.contract.canonical import FrozenJson, canonical, freeze, parse
 from runner.contract.errors import CallerError, Code, Finding
 from runner.contract.ids import DeliveryId, delivery_id
@@ -30,14 +31,16 @@ def admit(
     admitted_at: str,
     offers: Mapping[str, tuple[OfferedTool, ...]] | None = None,
     target_ref: str | None = None,
+    push: str | None = None,
     include_dirty: bool = False,
 ) -> Activation:
     """A sealed activation in which everything is resolved.
 
     ``worktree`` is a checkout from ``planned_worktree`` or ``in_place``, or the path of one to be used in place (then
-    ``include_dirty`` counts). ``target_ref`` (a branch or a full ref) overrides the package's target. ``descriptors`` are the
-    configured providers by key, and ``bindings`` hold what their providers freeze (``RunnerFactory.bind``); ``admitted_at`` is UTC, ``YYYY-MM-DDTHH:MM:SSZ``. ``CallerError`` with every finding of the
-    first of: package, bindings and input, tools, repository, target. Writes nothing. ``offers`` is what the package's tool servers offer now, by
+    ``include_dirty`` counts). ``target_ref`` (a branch or a full ref) overrides the package's target; with ``push``, a remote's
+    name or address, it is the remote's. ``descriptors`` are the configured providers by key, and ``bindings`` hold what their
+    providers freeze (``RunnerFactory.bind``); ``admitted_at`` is UTC, ``YYYY-MM-DDTHH:MM:SSZ``. ``CallerError`` with every
+    finding of the first of: package, bindings and input, tools, repository, target. Writes nothing. ``offers`` is what the package's tool servers offer now, by
     key (``RunnerFactory.offers``).
     """
     loaded = load_package(package) if isinstance(package, Path) else package
@@ -46,7 +49,7 @@ def admit(
     tools = declared_tools(loaded, offers or {})
     checkout = in_place(discover(worktree), include_dirty=include_dirty) if isinstance(worktree, Path) else worktree
     ref = full_ref(target_ref) if target_ref is not None else target_of(loaded, whole, delivery)
-    target = Target(ref=ref, expected=target_expected(checkout.repository, ref))
+    target = target_at(checkout.repository, ref, push)
     activation = seal(
         delivery=delivery,
         admitted_at=admitted_at,

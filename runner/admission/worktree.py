@@ -1,5 +1,5 @@
-"""The parent's worktrees: finding the repository, making and removing a worktree, looking at the target. The only file outside
-custody that starts git; others ask through ``run_git``.
+"""The parent's worktrees: finding the repository, making and removing a worktree. The only file outside custody that starts
+git; others ask through ``run_git``.
 
 A repository is hostile: earlier agents could write its config. Every call therefore overrides what git would execute on its own:
 hooks (``git worktree add`` runs post-checkout), the file system monitor, automatic maintenance, and every filter driver that any
@@ -23,7 +23,7 @@ from typing import Final
 
 from runner.contract.errors import CallerError, Code, EnvironmentFault, Finding
 from runner.contract.ids import ObjectId
-from runner.interpreter.surroundings import ref_problem
+from runner.contract.remotes import REMOTE_CONFIG, remote_environment
 
 TIMEOUT_S: Final = 600.0
 KEPT: Final = ("PATH", "HOME", "XDG_CONFIG_HOME", "TMPDIR", "USER", "LOGNAME")
@@ -105,7 +105,7 @@ def discover(path: Path) -> Repository:
 
 def _judged(root: Path, common_dir: Path) -> Repository:
     """What only git itself can say."""
-    if not _is_text(root):
+    if not is_text(root):
         raise _invalid(root, "has a path that is not UTF-8 text", "rename the folder")
     try:
         top = os.fsdecode(run_git(root, "rev-parse", "--show-toplevel").removesuffix(b"\n"))
@@ -129,7 +129,7 @@ def _judged(root: Path, common_dir: Path) -> Repository:
     return Repository(root=root, common_dir=common_dir, head=ObjectId(head), config=config)
 
 
-def _is_text(path: Path) -> bool:
+def is_text(path: Path) -> bool:
     try:
         str(path).encode()
     except UnicodeEncodeError:
@@ -164,7 +164,7 @@ def planned_worktree(repository: Repository, *, base: str | None, directory: Pat
     what is checked out in the repository). ``CallerError`` for an unknown base or files under a filter, ``EnvironmentFault``
     for the directory. Writes nothing."""
     commit, tree = _resolved(repository, repository.head if base is None else base)
-    if not _is_text(directory):
+    if not is_text(directory):
         raise EnvironmentFault(
             Code.STATE_UNWRITABLE, f"{str(directory)!r} is not UTF-8 text", remedy="name another folder"
         )
@@ -307,61 +307,6 @@ def _dirty(repository: Repository, changed: Sequence[tuple[str, str]], remedy: s
     )
 
 
-# --- the target ------------------------------------------------------------------------------------------------------
-
-
-def full_ref(name: str) -> str:
-    """``name`` as a full ref: a short name is a branch."""
-    return name if name.startswith("refs/") else f"refs/heads/{name}"
-
-
-def target_expected(repository: Repository, ref: str) -> str:
-    """What the target is now: an object id or ``absent``. ``CallerError`` (``target-invalid``) for a name git refuses, a ref
-    that is checked out somewhere, a symbolic one, or one that another ref's name stands in the way of."""
-    root = repository.root
-    if not _is_text(Path(ref)):
-        raise _target(ref, "is not UTF-8 text", "choose a plainer name")
-    branch = ref.removeprefix("refs/heads/")
-    if branch != ref and (branch in ("HEAD", "@") or branch.startswith("-")):
-        raise _target(ref, "is a name git refuses for a branch", "name another branch")
-    if ref.startswith("refs/runner/"):
-        raise _target(ref, "lies where results are kept", "name a branch")
-    try:
-        run_git(root, "check-ref-format", ref)
-    except GitFailed:
-        raise _target(ref, "is not a name git accepts", "see 'git check-ref-format'") from None
-    if problem := ref_problem(ref):
-        raise _target(ref, f"cannot be used: {problem}", "choose a shorter, plainer name")
-    if not ref.startswith(("refs/heads/", "refs/tags/")):
-        raise _target(ref, "is neither a branch nor a tag", "name a branch")
-    try:
-        refs = run_git(root, "for-each-ref", "--format=%(refname)%00%(objectname)%00%(symref)").decode(
-            "utf-8", "replace"
-        )
-        worktrees = split0(run_git(root, "worktree", "list", "--porcelain", "-z"))
-    except GitFailed as error:
-        raise EnvironmentFault(
-            Code.GIT_FAILED, f"the refs cannot be read: {error}", remedy="check the repository"
-        ) from None
-    if f"branch {ref}" in worktrees:
-        raise _target(ref, "is checked out in a worktree, which publishing would pull away", "name another branch")
-    known = {fields[0]: fields for line in refs.splitlines() if len(fields := line.split("\0")) == 3}
-    if ref in known:
-        _, value, symbolic = known[ref]
-        if symbolic:
-            raise _target(ref, f"is a symbolic ref to {symbolic}", "name that one")
-        return value
-    parents = {ref.rsplit("/", n)[0] for n in range(1, ref.count("/") - 1)}
-    in_the_way = [other for other in known if other in parents or other.startswith(ref + "/")]
-    if in_the_way:
-        raise _target(ref, f"cannot exist beside {in_the_way[0]!r}", "name another branch")
-    return "absent"
-
-
-def _target(ref: str, why: str, remedy: str) -> CallerError:
-    return CallerError(Code.TARGET_INVALID, f"the target {ref!r:.300} {why}", remedy=remedy)
-
-
 # --- running git -----------------------------------------------------------------------------------------------------
 
 
@@ -393,9 +338,12 @@ def run_git(
     config: Mapping[str, str] | None = None,
     data: bytes | None = None,
     index: Path | None = None,
+    remote: bool = False,
+    timeout_s: float = TIMEOUT_S,
 ) -> bytes:
     """The standard output of ``git -C directory arguments``. ``GitFailed`` when git says no; ``EnvironmentFault`` when it is not
-    there or does not end. ``config`` is added to the overrides; ``index`` is used in place of the repository's own."""
+    there or does not end. ``config`` is added to the overrides; ``index`` is used in place of the repository's own. With
+    ``remote`` it talks to a repository elsewhere, in no repository of its own and by the rules of ``contract.remotes``."""
     if shutil.which("git") is None:
         raise EnvironmentFault(Code.GIT_MISSING, "git is not installed", remedy="install git 2.36 or newer")
     try:
@@ -403,12 +351,12 @@ def run_git(
             ["git", "-C", str(directory), *arguments],
             input=data if data is not None else b"",
             capture_output=True,
-            env=_environment({**NO_EFFECTS, **(config or {})}, index),
-            timeout=TIMEOUT_S,
+            env=_remote_environment() if remote else _environment({**NO_EFFECTS, **(config or {})}, index),
+            timeout=timeout_s,
             check=False,
         )
     except subprocess.TimeoutExpired:
-        raise EnvironmentFault(Code.GIT_FAILED, f"git {arguments[0]} did not end in {TIMEOUT_S:.0f} s") from None
+        raise EnvironmentFault(Code.GIT_FAILED, f"git {arguments[0]} did not end in {timeout_s:g} s") from None
     except OSError as error:
         raise EnvironmentFault(Code.GIT_FAILED, f"git {arguments[0]} cannot be run: {error}") from None
     if done.returncode != 0:
@@ -441,6 +389,16 @@ def _environment(config: Mapping[str, str], index: Path | None) -> dict[str, str
         "GIT_NO_LAZY_FETCH": "1",
         "GIT_NO_REPLACE_OBJECTS": "1",
         "LC_ALL": "C",
+    }
+
+
+def _remote_environment() -> dict[str, str]:
+    path = {name: os.environ[name] for name in ("PATH", "TMPDIR") if name in os.environ}
+    return {
+        **path,
+        **_environment({**NO_EFFECTS, **REMOTE_CONFIG}, None),
+        **remote_environment(os.environ),
+        "GIT_DIR": os.devnull,
     }
 
 

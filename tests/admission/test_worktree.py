@@ -6,6 +6,7 @@ import pytest
 
 from runner.admission.package import SetupStep
 from runner.admission.setup import run_setup
+from runner.admission.target import target_expected
 from runner.admission.worktree import (
     Checkout,
     discover,
@@ -13,7 +14,6 @@ from runner.admission.worktree import (
     make_worktree,
     planned_worktree,
     remove_worktree,
-    target_expected,
 )
 from runner.contract.errors import CallerError, Code, EnvironmentFault, RunnerError
 from tests.admission.repositories import git, repository

@@ -151,6 +151,7 @@ DONE_IN: Final = (
         uses=("os.kill", "os.killpg", "signal.pidfd_send_signal", "ctypes"),
         places={
             "hosts/operations/": "ends what it started",
+            "custody/git.py": "ends a git that does not end, with its transport helpers",
             "runner/coordinator/fence.py": "signal 0: whether a holder lives",
             "runner/coordinator/processes.py": "ends what a dead or overtaken driver left, if it is the very same",
             "runner/admission/setup.py": "ends what it started",
