@@ -16,6 +16,8 @@ from runner.contract.errors import CallerError, Code, Finding
 from runner.contract.model import read_model
 
 CONFIG_BYTES_MAX: Final = 1024 * 1024
+SECTIONS: Final = ("providers", "tool_servers")
+"""What stands in tables by key."""
 
 
 def default_state_root() -> Path:
@@ -30,7 +32,7 @@ class RunnerFactoryConfig(contract.RunnerFactoryConfig):
     def load(cls, path: Path | str) -> Self:
         """Reads ``path`` (``.json`` is JSON, anything else TOML). ``CallerError`` with one finding per problem.
 
-        Providers stand in tables of their own, ``[providers.KEY]`` with ``credential``, ``version`` and ``settings``.
+        Providers and tool servers stand in tables of their own, ``[providers.KEY]`` and ``[tool_servers.KEY]``.
         ``state_root`` may be left out and may begin with ``~``. No secret source is opened here.
         """
         source = Path(path)
@@ -48,7 +50,7 @@ class RunnerFactoryConfig(contract.RunnerFactoryConfig):
         normal = _normal(document, source)
         result = read_model(cls, freeze(normal))
         if isinstance(result, tuple):
-            keys = [provider["key"] for provider in normal["providers"]]
+            keys = {section: [table["key"] for table in normal[section]] for section in SECTIONS}
             raise _invalid(source, tuple(_by_key(finding, keys) for finding in result))
         return result
 
@@ -80,39 +82,44 @@ def _read(source: Path) -> FrozenJson:
         raise CallerError(Code.CONFIG_INVALID, f"{source}: {error}", remedy="correct the file at that place") from None
 
 
-def _by_key(finding: Finding, keys: list[str]) -> Finding:
+def _by_key(finding: Finding, keys: Mapping[str, list[str]]) -> Finding:
     """The finding with ``providers.0`` written as ``providers.KEY``, as it stands in the file."""
     parts = finding.place.split(".")
-    if len(parts) > 1 and parts[0] == "providers" and parts[1].isdigit():
-        parts[1] = keys[int(parts[1])]
+    if len(parts) > 1 and parts[0] in keys and parts[1].isdigit():
+        parts[1] = keys[parts[0]][int(parts[1])]
     return replace(finding, place=".".join(parts))
 
 
 def _normal(document: FrozenJson, source: str) -> Mapping[str, Any]:
-    """The file's form (provider tables by key, optional state root) as the model's form."""
+    """The file's form (tables by key, optional state root) as the model's form."""
     if not isinstance(document, Mapping):
         raise CallerError(Code.CONFIG_INVALID, f"{source}: a config is a table of keys and values")
     fields: dict[str, Any] = dict(document)
     root = fields.get("state_root", str(default_state_root()))
     fields["state_root"] = _expanded(root) if isinstance(root, str) else root
-    tables = fields.get("providers", {})
-    if not isinstance(tables, Mapping):
-        raise _invalid(
-            source, (Finding(place="providers", problem="must be tables by key", fix="write [providers.KEY]"),)
-        )
-    findings, providers = [], []
-    for key, table in tables.items():
-        if not isinstance(table, Mapping):
-            findings.append(
-                Finding(place=f"providers.{key}", problem="must be a table", fix=f"write [providers.{key}]")
-            )
-            continue
-        if "key" in table:
-            findings.append(Finding(place=f"providers.{key}.key", problem="is not a known key", fix="remove it"))
-        providers.append({**table, "key": key})
+    findings: list[Finding] = []
+    for section in SECTIONS:
+        fields[section] = _listed(section, fields.get(section, {}), findings)
     if findings:
         raise _invalid(source, tuple(findings))
-    return {**fields, "providers": providers}
+    return fields
+
+
+def _listed(section: str, tables: object, findings: list[Finding]) -> list[dict[str, Any]]:
+    """Tables by key as a list in which each says its key."""
+    if not isinstance(tables, Mapping):
+        findings.append(Finding(place=section, problem="must be tables by key", fix=f"write [{section}.KEY]"))
+        return []
+    listed = []
+    for key, table in tables.items():
+        place = f"{section}.{key}"
+        if not isinstance(table, Mapping):
+            findings.append(Finding(place=place, problem="must be a table", fix=f"write [{place}]"))
+            continue
+        if "key" in table:
+            findings.append(Finding(place=f"{place}.key", problem="is not a known key", fix="remove it"))
+        listed.append({**table, "key": key})
+    return listed
 
 
 def _expanded(root: str) -> str:

@@ -123,11 +123,12 @@ def load(lookup: Lookup) -> "RunnerFactoryConfig":
 
 
 def load_to_act(lookup: Lookup) -> "RunnerFactoryConfig":
-    """``load``, for commands that may use a provider: one that was only found may not name a secret either. It could send
-    the secret to an address of its own."""
+    """``load``, for commands that may use a provider: one that was only found may not name a secret either, nor a tool server.
+    It could send the secret to an address of its own, or start a program of its own."""
     config = load(lookup)
     if not lookup.trusted:
-        _refuse(lookup, [f"providers.{p.key}.credential" for p in config.providers if p.credential])
+        secrets = [f"providers.{p.key}.credential" for p in config.providers if p.credential]
+        _refuse(lookup, [*secrets, *(f"tool_servers.{server.key}" for server in config.tool_servers)])
     return config
 
 
@@ -138,8 +139,8 @@ def _refuse(lookup: Lookup, fields: list[str]) -> None:
         return
     raise CallerError(
         Code.CONFIG_UNTRUSTED,
-        f"{lookup.source} was only found, in a repository that others may write to; so it may not say where a secret is or "
-        "where to write",
+        f"{lookup.source} was only found, in a repository that others may write to; so it may not say where a secret is, "
+        "what to start, or where to write",
         remedy=f"read it, then say that you trust it by naming it: --config {shlex.quote(lookup.source)}, or {VARIABLE}",
         findings=[Finding(place=field, problem="not from a config that was only found", fix="") for field in fields],
     )
