@@ -5,7 +5,6 @@ has three phases. Opening (the grant) and concluding (verdict, end) run to their
 between is cut short, and then the worktree goes back unless the attempt is to be resumed.
 """
 
-import asyncio
 from typing import Final
 
 from hosts.langgraph.approvals import Approvals
@@ -14,7 +13,7 @@ from hosts.langgraph.commands import Commands
 from hosts.langgraph.course import Course
 from hosts.langgraph.journal import ATTEMPT, Open
 from hosts.langgraph.resolution import Moment, Texts, Unresolved
-from hosts.langgraph.results import STEP_TIMEOUT, environment_changed, not_completed, uncertain
+from hosts.langgraph.results import environment_changed, not_completed, uncertain
 from runner.contract.activation import AgentAction, ApprovalAction, CommandAction, DecisionAction, GenerateAction
 from runner.contract.canonical import digest
 from runner.contract.events import StepSkipped
@@ -25,7 +24,6 @@ from runner.contract.ports import (
     AwaitingInput,
     Completed,
     Dispatch,
-    Disposition,
     EnvironmentChanged,
     Failed,
     HostIntervention,
@@ -115,7 +113,7 @@ class Handlers:
             return None
         savepoint = opened.opened_at or self._attempts.current()
         self._journal.start(opened, savepoint, texts.digest)
-        said = await self._invoke(self._dispatch(opened, site, action, texts))
+        said = await self._invocation.invoke(self._dispatch(opened, site, action, texts))
         match said:
             case Completed(value=value):
                 await self._conclusions.complete(opened, value, action.outcome, self._attempts.current())
@@ -140,7 +138,7 @@ class Handlers:
             return None
         self._journal.start(opened, attempt.grant.savepoint, texts.digest)
         dispatch = self._dispatch(opened, site, action, texts, attempt)
-        said = await self._attempts.call(opened, attempt, lambda: self._invoke(dispatch))
+        said = await self._attempts.call(opened, attempt, lambda: self._invocation.invoke(dispatch))
         match said:
             case Completed(value=value):
                 verdict = await self._attempts.settle(attempt)
@@ -188,15 +186,6 @@ class Handlers:
             timeout_s=site.timeout_s,
             attempts_max=site.attempts_max,
         )
-
-    async def _invoke(self, dispatch: Dispatch) -> Disposition:
-        try:
-            async with asyncio.timeout(dispatch.timeout_s) as limit:
-                return await self._invocation.invoke(dispatch)
-        except TimeoutError:
-            if not limit.expired():
-                raise
-        return Failed(code=STEP_TIMEOUT, message=f"did not finish within {dispatch.timeout_s:g} s", retriable=False)
 
 
 def _suspended(opened: Open, said: Failed) -> HostSuspended:

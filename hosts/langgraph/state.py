@@ -84,8 +84,8 @@ class Position:
         self._cl.update(delta.cl)
         self._sq = max(self._sq, delta.sq)
         self._news["st"].update({s: list(m) for s, m in delta.st.items()})
-        self._news["ep"].update(delta.ep)
-        self._news["us"].update(delta.us)
+        self._news["ep"].update(dict(delta.ep.items()))
+        self._news["us"].update(dict(delta.us.items()))
         self._news["cl"].update({s: list(c) for s, c in delta.cl.items()})
         self._woken.update(dict.fromkeys(delta.woken))
 

@@ -41,6 +41,11 @@ def delivery_layout(state_root: Path, delivery: DeliveryId) -> DeliveryLayout:
     return DeliveryLayout(state_root / "deliveries" / delivery)
 
 
+def backoff_file(state_root: Path, provider: str) -> Path:
+    """How long nobody under ``state_root`` calls ``provider``, which asked for a pause."""
+    return state_root / "backoff" / f"{provider}.json"
+
+
 def leases_dir(state_root: Path) -> Path:
     """One file per leased worktree, named by device and inode."""
     return state_root / "leases"

@@ -24,6 +24,7 @@ from runner.invocation.history import PastTool, answer_to
 from runner.invocation.journal import Journal, PlannedTool
 from runner.invocation.redaction import Redactor
 from runner.invocation.rest import in_thread
+from runner.invocation.timing import AttemptTime
 
 ASK: Final = "ask"
 QUESTION_CHARS_MAX: Final = 8_000
@@ -96,6 +97,7 @@ class Questions:
         delivery: DeliveryId,
         step: StepRef,
         redactor: Redactor,
+        time: AttemptTime,
     ) -> None:
         self._bridge = bridge
         self._arrivals = arrivals
@@ -104,6 +106,7 @@ class Questions:
         self._delivery = delivery
         self._step = step
         self._redactor = redactor
+        self._time = time
 
     async def run(
         self, request: ToolRequest, planned: PlannedTool, past: PastTool | None
@@ -121,7 +124,7 @@ class Questions:
             answer_schema=schema,
             since=since,
         )
-        with self._arrivals.of(planned.call) as arrived:
+        with self._arrivals.of(planned.call) as arrived, self._time.standing_still():
             known = await in_thread(lambda: self._answer_to(wait)) or await self._ask(wait, arrived)
         if known is None:
             return AwaitingInput(wait=wait)

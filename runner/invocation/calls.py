@@ -43,6 +43,8 @@ from runner.invocation.stream import close_events, invalid, next_event, redacted
 from runner.invocation.turns import TurnAnswer
 from runner.invocation.verdicts import Verdict, failure_by, judge
 
+BACKING_OFF: Final = "backing-off"
+"""The code of a call that was not made: others were told to wait, for longer than is waited for here."""
 SHOWN_CHARS_MAX: Final = 500
 """Of a request that is not the recorded one."""
 
@@ -94,32 +96,40 @@ class ModelTurns:
         if past is not None and past.answer is not None:
             return await self._replay(number, turn, past, past.answer)
         if past is not None and past.failed is not None:
-            failed = self._held_by(number, past.failed)
+            failed = self._held_by(past.failed)
             if failed is not None:
                 return failed
             tries = past.failed.tries_so_far
         while True:
-            await ctx.gate.passed(ctx.clock)
+            closed_s = await ctx.gate.passed(ctx.clock)
+            if closed_s > 0:
+                return self._backing_off(closed_s)
             call = await to_rest(self._once(number, turn, past), ctx.clock, limits.TERM_GRACE_S)
             if call.failure is None:
                 return self._answer(number, call.request, call.events, ctx.clock.monotonic() - call.began)
             tries += 1
-            verdict = self._judge(number, call.failure, tries)
+            verdict = self._judge(call.failure, tries)
             if verdict.pause_s <= WAIT_S_MAX:
                 ctx.gate.close_for(verdict.pause_s, ctx.clock.monotonic())
+            if verdict.shared:
+                await ctx.gate.share(verdict.pause_s, ctx.clock)
             if verdict.failed is not None:
                 return verdict.failed
             ctx.progress(f"\n{classify(call.failure).value}: trying again in {verdict.pause_s:g} s\n")
 
-    def _judge(self, number: int, failure: Failure, tries: int) -> Verdict:
+    def _judge(self, failure: Failure, tries: int) -> Verdict:
         ctx = self._context
-        return judge(failure, tries=tries, tries_max=ctx.tries_max, first_turn=number == 1, provider=ctx.provider)
+        return judge(failure, tries=tries, tries_max=ctx.tries_max, provider=ctx.provider)
 
-    def _held_by(self, number: int, past: PastFailure) -> Failed | None:
+    def _backing_off(self, left_s: float) -> Failed:
+        message = f"{self._context.provider}: it asked for a pause, of which {left_s:.0f} s are left"
+        return Failed(code=BACKING_OFF, message=message, retriable=True, suspend_s=left_s)
+
+    def _held_by(self, past: PastFailure) -> Failed | None:
         """What an earlier life's newest failure of this turn means: it was the end, or it is too early to call again. None
         when the call is to be made as soon as the gate is open; a turn that suspended the step is tried once more."""
         ctx = self._context
-        verdict = self._judge(number, past.failure, past.tries)
+        verdict = self._judge(past.failure, past.tries)
         if verdict.failed is not None and verdict.failed.suspend_s is None:
             return verdict.failed
         left = left_s(verdict.pause_s, past.at, ctx.clock.now())

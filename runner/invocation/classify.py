@@ -26,19 +26,23 @@ class FailureClass(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reaction:
-    """``retry``: the same call again, after a back-off. ``suspend``: the step waits for a person or for time, if nothing
-    of it was done yet; else it fails. ``fail``: at once. ``suspend_s`` is also what an exhausted retry waits then."""
+    """``retry``: the same call again, after a back-off; once its tries are spent the step suspends. ``suspend``: at once.
+    ``fail``: at once. The endpoint's troubles suspend, since the step has no part in them; what the request or the answer
+    caused fails."""
 
     action: Literal["retry", "suspend", "fail"]
     retriable: bool
     """Whether the step, once failed, may be tried again with hope."""
     suspend_s: float | None = None
+    """When a suspended step is worth another try."""
+    shared: bool = False
+    """Whether the back-off is kept by everything that uses the realm, in other processes too."""
 
 
 REACTIONS: Final[dict[FailureClass, Reaction]] = {
-    FailureClass.RATE_LIMIT: Reaction(action="retry", retriable=True, suspend_s=60.0),
-    FailureClass.OVERLOAD: Reaction(action="retry", retriable=True, suspend_s=60.0),
-    FailureClass.TRANSIENT: Reaction(action="retry", retriable=True),
+    FailureClass.RATE_LIMIT: Reaction(action="retry", retriable=True, suspend_s=60.0, shared=True),
+    FailureClass.OVERLOAD: Reaction(action="retry", retriable=True, suspend_s=60.0, shared=True),
+    FailureClass.TRANSIENT: Reaction(action="retry", retriable=True, suspend_s=60.0),
     FailureClass.AUTH: Reaction(action="suspend", retriable=False, suspend_s=300.0),
     FailureClass.QUOTA: Reaction(action="suspend", retriable=False, suspend_s=900.0),
     FailureClass.INVALID_OUTPUT: Reaction(action="fail", retriable=True),

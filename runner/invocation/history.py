@@ -107,6 +107,9 @@ class Past:
     """What the step's newest session was started with."""
     turns: Mapping[int, PastTurn] = field(default_factory=dict)
     tools: Mapping[str, PastTool] = field(default_factory=dict)
+    used_s: float = 0.0
+    """What its model calls and tool calls took, as far as they ended. Not: what was on its way when a process died, pauses
+    between tries, and questions to a person."""
 
     @property
     def uncertain(self) -> ToolCalled | None:
@@ -124,7 +127,13 @@ def past_of(records: Iterable[Record], attempt: int) -> Past:
     found = _Found(attempt)
     for record in records:
         found.add(record)
-    return Past(session=found.session, descriptor=found.descriptor, turns=found.turns, tools=found.tools)
+    return Past(
+        session=found.session,
+        descriptor=found.descriptor,
+        turns=found.turns,
+        tools=found.tools,
+        used_s=found.used_s,
+    )
 
 
 class _Found:
@@ -136,7 +145,9 @@ class _Found:
         self.descriptor: SessionStarted | None = None
         self.turns: dict[int, PastTurn] = {}
         self.tools: dict[str, PastTool] = {}
+        self.used_s = 0.0
         self._turn_of: dict[str, int] = {}
+        self._begun: dict[str, Record] = {}
 
     def add(self, record: Record) -> None:
         if record.attempt == self._attempt:
@@ -158,6 +169,7 @@ class _Found:
                 self._change(wait, answer=answer)
 
     def _of_attempt(self, record: Record) -> None:
+        self.used_s += self._took_s(record)
         match record.event:
             case SessionStarted():
                 self.session = "open"
@@ -170,6 +182,22 @@ class _Found:
             case ModelResponded(call=call) as responded if call in self._turn_of:
                 number = self._turn_of[call]
                 self.turns[number] = _responded(self.turns[number], responded, record.at)
+
+    def _took_s(self, record: Record) -> float:
+        """The time of the call that ``record`` ends. A tool's is read from the wall clock of one process."""
+        match record.event:
+            case ModelResponded(duration_s=duration_s):
+                return duration_s
+            case ToolCalled(call=call):
+                self._begun[call] = record
+            case InteractionRequested(wait=call):
+                self._begun.pop(call, None)
+            case ToolSucceeded(call=call) | ToolFailed(call=call):
+                begun = self._begun.pop(call, None)
+                if begun is not None and begun.generation == record.generation:
+                    took = dt.datetime.fromisoformat(record.at) - dt.datetime.fromisoformat(begun.at)
+                    return max(0.0, took.total_seconds())
+        return 0.0
 
     def _change(self, call: str, **changes: object) -> None:
         if call in self.tools:

@@ -56,6 +56,7 @@ from runner.invocation.prompt import system_prompt
 from runner.invocation.recorder import SessionRecorder
 from runner.invocation.registry import Registry, opened
 from runner.invocation.rest import in_thread
+from runner.invocation.timing import AttemptTime
 from runner.invocation.tools import ToolCalls, spec_of
 from runner.invocation.verdicts import SUSPENDING, failure_by
 
@@ -110,6 +111,7 @@ class Invocation:
         refused = _contradicted(past, descriptor)
         if refused is not None:
             return refused
+        time = AttemptTime(dispatch.timeout_s, past.used_s)
         bound = _Bound(
             dispatch=dispatch,
             executor=executor,
@@ -118,8 +120,9 @@ class Invocation:
             contract=contract,
             descriptor=descriptor,
             past=past,
+            time=time,
         )
-        return await self._episode(bound)
+        return await time.bound(self._episode(bound))
 
     def _specs(self, dispatch: Dispatch, offered: ProviderDescriptor) -> tuple[ToolSpec, ...]:
         """Our own tools and declared ones, for agents of a provider that lets us run them."""
@@ -229,6 +232,7 @@ class Invocation:
             delivery=self._case.plan.delivery,
             step=dispatch.step,
             redactor=redactor,
+            time=bound.time,
         )
         return ToolCalls(
             toolbox=self._toolbox,
@@ -327,6 +331,7 @@ class _Bound:
     contract: JsonContract
     descriptor: FrozenJson
     past: Past
+    time: AttemptTime
 
 
 def _drifted(problems: tuple[str, ...]) -> Failed:

@@ -10,17 +10,20 @@ import asyncio
 import os
 from collections.abc import Awaitable, Iterable, Iterator, Mapping
 from contextlib import AsyncExitStack
+from pathlib import Path
 from typing import TypeVar
 
 from runner.contract.activation import Activation, AgentAction, Executor, GenerateAction
 from runner.contract.canonical import FrozenJson
 from runner.contract.config import CredentialSource, ProviderConfig, RunnerFactoryConfig
 from runner.contract.errors import CallerError, Code, Finding, ProviderError, RunnerError
+from runner.contract.layout import backoff_file
 from runner.contract.provider import ProviderDescriptor, ProviderFactory, Realm
 from runner.invocation.backoff import Gate
 from runner.invocation.binding import descriptor_problems
 from runner.invocation.credentials import SourceCredentials
 from runner.invocation.redaction import Redactor
+from runner.invocation.shared_backoff import SharedBackoff
 
 T = TypeVar("T")
 
@@ -40,6 +43,7 @@ class Registry:
         self.redactor = Redactor()
         self._factories = _by_key(factories)
         self._config = {p.key: p for p in config.providers}
+        self._state_root = Path(config.state_root)
         self._environment = os.environ if environment is None else environment
         self._realms: dict[str, Realm] = {}
         self._gates: dict[str, Gate] = {}
@@ -100,8 +104,9 @@ class Registry:
         return self._realms[key]
 
     def gate(self, key: str) -> Gate:
-        """The back-off of ``key``, shared by everything that uses its realm."""
-        return self._gates.setdefault(key, Gate())
+        """The back-off of ``key``, shared by everything that uses its realm; after a rate limit or an overload by every
+        process under the state root."""
+        return self._gates.setdefault(key, Gate(SharedBackoff(backoff_file(self._state_root, key))))
 
     async def close(self) -> None:
         """Closes every realm, the last started first, also when one of them fails to. Idempotent."""

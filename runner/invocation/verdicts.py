@@ -12,41 +12,41 @@ from runner.invocation.classify import REACTIONS, classify
 _OURS: Final = f"{ProviderError.__module__}."
 
 SUSPENDING: Final[dict[str, float]] = {Code.SECRET_UNREADABLE.value: 300.0, Code.PROVIDER_START_FAILED.value: 60.0}
-"""Refusals that a person or time can mend while nothing of the step was done, and how long to wait."""
+"""Refusals that a person or time can mend, and how long to wait."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """``failed`` is None when the call is to be made again. Nobody calls the provider before ``pause_s`` are over."""
+    """``failed`` is None when the call is to be made again. Nobody calls the provider before ``pause_s`` are over, if
+    ``shared`` in no other process either."""
 
     failed: Failed | None
     pause_s: float
+    shared: bool = False
 
 
-def judge(failure: Failure, *, tries: int, tries_max: int, first_turn: bool, provider: str) -> Verdict:
-    """The verdict on the ``tries``-th failed try in a row. Only a ``first_turn`` suspends: nothing of the step was done."""
+def judge(failure: Failure, *, tries: int, tries_max: int, provider: str) -> Verdict:
+    """The verdict on the ``tries``-th failed try in a row."""
     if failure.exception.startswith(_OURS):
         code = failure.error_code or ""
-        suspend_s = SUSPENDING.get(code) if first_turn else None
-        return Verdict(
-            failed=Failed(code=code, message=failure.message, retriable=False, suspend_s=suspend_s), pause_s=0.0
-        )
+        failed = Failed(code=code, message=failure.message, retriable=False, suspend_s=SUSPENDING.get(code))
+        return Verdict(failed=failed, pause_s=0.0)
     kind = classify(failure)
     reaction = REACTIONS[kind]
     retried = reaction.action == "retry"
     pause_s = delay_s(tries, failure.retry_after_s) if retried else 0.0
     if retried and pause_s <= WAIT_S_MAX and tries < tries_max:
-        return Verdict(failed=None, pause_s=pause_s)
+        return Verdict(failed=None, pause_s=pause_s, shared=reaction.shared)
     suspend_s = reaction.suspend_s
-    if failure.retry_after_s is not None and (suspend_s is not None or pause_s > WAIT_S_MAX):
-        suspend_s = max(suspend_s or 0.0, failure.retry_after_s)
+    if suspend_s is not None:
+        suspend_s = max(suspend_s, failure.retry_after_s or 0.0)
     failed = Failed(
         code=kind.value,
         message=f"{provider}: {_told(failure)}" + (f" (tried {tries} times)" if tries > 1 else ""),
         retriable=reaction.retriable,
-        suspend_s=suspend_s if first_turn else None,
+        suspend_s=suspend_s,
     )
-    return Verdict(failed=failed, pause_s=pause_s)
+    return Verdict(failed=failed, pause_s=pause_s, shared=reaction.shared)
 
 
 def failure_by(error: CallerError | ProviderError) -> Failure:

@@ -301,7 +301,7 @@ class Delivery:
     """One Delivery over a real ledger and a real worktree, with a scripted provider."""
 
     def __init__(self, tmp: Path, *, record: bool = False, opened: bool = True, **factory: Any) -> None:
-        self.state, self.worktree = tmp / "state", tmp / "worktree"
+        self.state, self.worktree, self.state_root = tmp / "state", tmp / "worktree", tmp
         self.worktree.mkdir(exist_ok=True)
         self.recordings = tmp / "recordings" / "d1" if record else None
         self.script = Script()
@@ -344,7 +344,7 @@ class Delivery:
         )
         self.registry = Registry(
             factories=(self.factory,),
-            config=config(self.factory.descriptor.key, settings=self.settings),
+            config=config(self.factory.descriptor.key, settings=self.settings, state_root=str(self.state_root)),
             environment=self.environment,
         )
         self.registry.check(bound)

@@ -48,27 +48,66 @@ async def test_a_transient_failure_retries_the_call_and_not_the_step(make: Make)
 
 
 async def test_tries_are_bounded_for_each_turn(make: Make) -> None:
-    """After the last one the failure is the answer, and says that it may be tried again."""
+    """After the last one the failure is the answer, and says when the step is worth another."""
     delivery = make()
     delivery.script.turns = [fails(http_status=500, message="upstream") for _ in range(5)]
     answer = await failed(delivery)
-    assert (answer.code, answer.retriable, answer.suspend_s) == ("transient", True, None)
+    assert (answer.code, answer.retriable, answer.suspend_s) == ("transient", True, 60.0)
     assert "tried 3 times" in answer.message
     assert "upstream" in answer.message
     assert len(delivery.script.sent) == 3
     assert delivery.kinds()[-1] == "session.failed"
 
 
-async def test_a_restart_gives_a_call_no_new_tries(make: Make) -> None:
-    """An episode that failed fails in the same words for whoever asks again, and nobody is called."""
+async def test_a_suspended_call_is_tried_once_by_each_life(make: Make) -> None:
+    """Its tries are spent: a later execute calls once and suspends again, until somebody answers."""
     delivery = make()
-    delivery.script.turns = [fails(http_status=500) for _ in range(10)]
-    first = await failed(delivery)
-    before = delivery.kinds()
+    delivery.script.turns = [fails(http_status=500) for _ in range(5)] + [completes()]
+    await failed(delivery)
+    for sent in (4, 5):
+        delivery.again()
+        again = await failed(delivery)
+        assert (again.suspend_s, len(delivery.script.sent)) == (60.0, sent)
     delivery.again()
-    assert await failed(delivery) == first
-    assert len(delivery.script.sent) == 3
-    assert delivery.kinds() == before
+    assert isinstance(await delivery.invocation.invoke(delivery.dispatch()), Completed)
+
+
+DEAD: dict[str, dict[str, Any]] = {
+    "connection refused": {"exception": "builtins.ConnectionRefusedError"},
+    "unknown host": {"exception": "socket.gaierror"},
+    "silence": {"error_code": "timeout"},
+    "server error": {"http_status": 502},
+    "overload": {"http_status": 503},
+    "rate limit": {"http_status": 429},
+    "key refused": {"http_status": 401},
+    "quota spent": {"http_status": 402},
+    "key unreadable": {"exception": "runner.contract.errors.CallerError", "error_code": "secret-unreadable"},
+}
+
+
+@pytest.mark.parametrize("cause", DEAD)
+async def test_a_dead_endpoint_suspends_in_the_middle_of_the_work(make: Make, cause: str) -> None:
+    """Whatever turn it is, and without hanging: nothing that was done is lost, the attempt goes on where it was."""
+    delivery = make()
+    delivery.script.turns = [asks(("write", {"path": "a", "content": "x"})), *[fails(**DEAD[cause])] * 3]
+    answer = await failed(delivery, grant=delivery.grant(delivery.dispatch().step))
+    assert answer.suspend_s is not None
+    assert answer.suspend_s >= 60.0
+    assert sum(delivery.clock.slept) < 10.0
+    delivery.again()
+    delivery.script.turns = [completes()]
+    assert isinstance(await delivery.invocation.invoke(delivery.dispatch()), Completed)
+    assert delivery.kinds().count("tool.called") == 1
+
+
+@pytest.mark.parametrize(
+    "signals", [{"http_status": 400}, {"http_status": 404}, {"error_code": "context_length_exceeded"}]
+)
+async def test_what_the_request_caused_fails(make: Make, signals: dict[str, Any]) -> None:
+    """Waiting would not mend it."""
+    delivery = make()
+    delivery.script.turns = [fails(**signals)]
+    assert (await failed(delivery)).suspend_s is None
 
 
 async def test_retry_after_is_honoured_and_shared(make: Make) -> None:
@@ -89,21 +128,6 @@ async def test_too_long_a_pause_suspends_instead_of_waiting(make: Make) -> None:
     answer = await failed(delivery)
     assert answer.suspend_s == 3_600.0
     assert delivery.clock.slept == []
-
-
-@pytest.mark.parametrize(
-    ("signals", "code"),
-    [({"http_status": 401}, "auth"), ({"http_status": 429, "error_code": "insufficient_quota"}, "quota")],
-)
-async def test_a_refused_start_suspends_but_work_begun_fails(make: Make, signals: dict[str, Any], code: str) -> None:
-    """Suspending is for steps of which nothing was done."""
-    delivery = make()
-    delivery.script.turns = [fails(**signals), asks(("list", {})), fails(**signals)]
-    first = await failed(delivery)
-    assert first.code == code
-    assert first.suspend_s is not None
-    second = await failed(delivery)
-    assert (second.code, second.suspend_s, second.retriable) == (code, None, False)
 
 
 async def test_an_exhausted_rate_limit_at_the_start_suspends(make: Make) -> None:

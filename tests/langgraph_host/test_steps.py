@@ -155,7 +155,7 @@ async def test_a_step_timeout_is_routed_and_falls_back_to_failure(tmp_path: Path
     async def act(dispatch: Dispatch) -> Disposition:
         if dispatch.step.site == "a":
             world.disk["x"] = "half"
-            await asyncio.Event().wait()
+            return Failed(code="step-timeout", message="late", retriable=False)
         assert world.disk == {} and process.invocation.running == {"b@1"}
         return Completed(value=None)
 

@@ -24,9 +24,11 @@ class Dispatch:
     prompt: str
     grant: WorkspaceGrant | None
     """None for ``generate``."""
-    mark: Callable[[tuple[str, ...]], Savepoint] | None
-    """Takes a mid-step savepoint of the paths that a tool call changed, before its result is recorded. Synchronous."""
+    mark: Callable[[tuple[str, ...] | None], Savepoint] | None
+    """Takes a mid-step savepoint of the paths that a tool call changed (None: whatever it changed), before its result is
+    recorded. Synchronous."""
     timeout_s: float | None
+    """Bounds the attempt over all its lives. What a person is asked meanwhile takes no time."""
     attempts_max: int
 
 
@@ -37,13 +39,15 @@ class Completed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failed:
-    """``code`` names the class of failure (classification table) or what was broken; nothing is left running."""
+    """``code`` names the class of failure (classification table) or what was broken, ``step-timeout`` that the time was over;
+    nothing is left running."""
 
     code: str
     message: str
     retriable: bool
     suspend_s: float | None = None
-    """Set when nothing was done and the provider refused to start (auth, quota, backing off): suspend, do not fail."""
+    """Set when the provider cannot be used now (down, backing off, key refused, quota spent), which is nothing that the step
+    did: do not fail, suspend, and leave the attempt open. It goes on from the journal, worth trying in so many seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
