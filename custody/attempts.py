@@ -16,6 +16,7 @@ from custody.environment import branches, moved, surroundings
 from custody.facts import Foreign, kept_as, savepoint, savepoint_of, taken
 from custody.foreign import confined, somebody_elses, spliced
 from custody.midstep import Mark
+from custody.origin import arrive
 from custody.paths import show
 from custody.restore import unequal
 from custody.scope import Change, difference, environment_changes, named, outside
@@ -94,11 +95,21 @@ class Attempts:
         event = self._desk.facts.baseline()
         if event is not None:
             return savepoint(event.savepoint, event.tree)
+        if self._desk.case.activation.origin is not None:
+            return self._arrive()
         kept = self._desk.new_worktree().take_baseline()
         self._desk.before_effect("record baseline")
         self._desk.writer.append(Draft(event=kept_as(kept, (), "baseline")))
         self._newest = savepoint_of(kept)
         return self._newest
+
+    def _arrive(self) -> ports.Savepoint:
+        """For a Delivery that starts from another one. Its baseline is that one's, recorded with this: the result is all that
+        differs from the admitted commit."""
+        kept, role = arrive(self._desk)
+        self._desk.before_effect("record baseline")
+        self._desk.writer.append(Draft(event=kept_as(kept, (), role)))
+        return self.take_baseline()
 
     def _load(self, commit: str) -> Kept:
         """The savepoint ``commit``, from memory where it is the one the worktree is at."""
@@ -151,7 +162,7 @@ class Attempts:
         worktree, started = desk.worktree(), desk.facts.started(step, attempt)
         mark = desk.facts.marked(step, attempt, started)
         adopted = [foreign for foreign in desk.facts.foreign(started) if foreign.resolution == "adopt"]
-        opening = self._load(adopted[-1].commit if adopted else opened_at)
+        opening = self._arrived(self._load(adopted[-1].commit if adopted else opened_at), started)
         target = self._load(mark[1]) if mark else opening
         self._known = None  # until the worktree is surely somewhere
         if mark and adopted and mark[0] < adopted[-1].seq:
@@ -164,6 +175,15 @@ class Attempts:
             if isinstance(edit, ports.ForeignEdit):
                 return edit
         return opening, worktree.return_to(target, f"{step.key} was interrupted")
+
+    def _arrived(self, opening: Kept, started: int) -> Kept:
+        """For an attempt that began in another Delivery, what surrounded this one's worktree at its start is what it is
+        judged by."""
+        arrival = self._desk.facts.arrival()
+        if arrival is None or started > arrival[0]:
+            return opening
+        around = self._desk.store.load(arrival[1]).state.surroundings
+        return replace(opening, state=replace(opening.state, surroundings=around))
 
     def _edited(
         self, step: StepRef, target: Kept, opening: Kept, scope: Scope | None, *, after: int
@@ -223,11 +243,13 @@ class Attempts:
 
     # --- while it runs -----------------------------------------------------------------------------------------------
 
-    def mark(self, grant: WorkspaceGrant, paths: tuple[str, ...]) -> ports.Savepoint:
+    def mark(self, grant: WorkspaceGrant, paths: tuple[str, ...] | None) -> ports.Savepoint:
         """See ``ports.Workspaces.mark``. A mark that finds nothing new names the savepoint before it again."""
-        running = self._open(grant)
+        running, worktree = self._open(grant), self._desk.worktree()
+        if paths is None:
+            paths = tuple(map(show, running.mark.differing(worktree.look(running.opening).state)))
         message = f"{grant.step} attempt {grant.attempt}, in the middle"
-        running.mark, found = self._desk.worktree().mark(running.mark, paths, message)
+        running.mark, found = worktree.mark(running.mark, paths, message)
         changed = tuple(
             show(path) for path, now in found.items() if not isinstance(now, Directory) or show(path) in paths
         )

@@ -9,6 +9,7 @@ from custody.scope import CHANGED_MAX, Change, paths_of
 from custody.state import Kept
 from runner.contract import ports
 from runner.contract.events import (
+    DeliveryForked,
     Event,
     InterventionResolved,
     OwnerRetired,
@@ -78,6 +79,14 @@ class Facts:
             if isinstance(record.event, SavepointTaken) and record.event.role == "baseline":
                 return record.event
         return None
+
+    def arrival(self) -> tuple[int, str] | None:
+        """The first savepoint of a Delivery that starts from another one, behind everything taken over, and its sequence."""
+        forked = self.ledger.last(frozenset({DeliveryForked.KIND}))
+        if forked is None or not isinstance(forked.event, DeliveryForked):
+            return None
+        record = next(self.ledger.read(after=forked.seq + forked.event.records, kinds=_SAVEPOINTS))
+        return (record.seq, record.event.savepoint) if isinstance(record.event, SavepointTaken) else None
 
     def newest(self) -> tuple[int, ports.Savepoint] | None:
         """The newest savepoint that steps go on from, and its sequence: never one in the middle of a step; a foreign one

@@ -117,9 +117,22 @@ class Store:
 
     def copy_objects(self, repository: Repository, tree: str) -> None:
         """Every object of ``tree`` as a pack of our own: nothing is borrowed from the user's repository."""
+        self._copy(repository.place, (tree,))
+
+    def copy_from(self, other: "Store", wanted: Iterable[str]) -> None:
+        """Every object that ``wanted`` (commits and trees of ``other``) stand on."""
+        self._copy(other.place, wanted)
+
+    def keep_tip(self, commits: Iterable[str]) -> None:
+        """One ref, synced, keeps ``commits`` alive, which are all on one chain."""
+        asked = b"".join(commit.encode() + b"\n" for commit in commits)
+        newest = self._git.run(self.place, "rev-list", "--topo-order", "--max-count=1", "--stdin", stdin=asked).stdout
+        self._git.run(self.place, "update-ref", TIP, newest.decode().strip())
+
+    def _copy(self, place: Place, wanted: Iterable[str]) -> None:
         command = ("pack-objects", "--revs", "--stdout", "-q", "--delta-base-offset")
-        wanted = tree.encode() + b"\n"
-        with self._git.talk(repository.place, *command, stdin=wanted, timeout_s=COPY_TIMEOUT_S) as source:
+        asked = b"".join(oid.encode() + b"\n" for oid in wanted)
+        with self._git.talk(place, *command, stdin=asked, timeout_s=COPY_TIMEOUT_S) as source:
             self._git.run(self.place, "index-pack", "--stdin", stdin=source.output, timeout_s=COPY_TIMEOUT_S)
             status = source.end()
             if status != 0:

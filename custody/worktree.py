@@ -92,6 +92,10 @@ class Worktree:
                 raise baseline.dirty(self._activation, edits)
         return kept
 
+    def unadmitted(self, found: Kept) -> tuple[str, ...]:
+        """Tracked paths of ``found`` that are not the admitted tree's."""
+        return unclean(self.converter, self.base, found)
+
     def look(self, reference: Kept) -> Kept:
         """``reference`` with the worktree's state as it is now; content is kept, but no savepoint. What surrounds the files
         stays as ``reference`` has it: no restore touches that, and an attempt is judged by what it was before."""

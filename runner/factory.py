@@ -16,7 +16,9 @@ from pathlib import Path
 from typing import Literal
 
 from custody.custodian import Custodian
+from custody.origin import bring
 from custody.verification import verify_custody
+from hosts.langgraph.fitting import fitting
 from hosts.operations.command import CommandRunner
 from providers.catalogue import factories
 from providers.tool_servers import ToolServers
@@ -25,11 +27,12 @@ from runner.clock import SystemClock
 from runner.contract.activation import Activation
 from runner.contract.canonical import FrozenJson
 from runner.contract.config import RunnerFactoryConfig
-from runner.contract.errors import CallerError, Code
+from runner.contract.errors import CallerError, Code, Finding
 from runner.contract.grant import GrantKey
-from runner.contract.ids import DeliveryId, delivery_id
+from runner.contract.ids import DeliveryId, ObjectId, StepRef, delivery_id
 from runner.contract.layout import DeliveryLayout, delivery_layout
 from runner.contract.outcomes import CancelAck, DeliveryState, ExecuteResult, OpenWait, Takeover, Verification
+from runner.contract.plan import Plan
 from runner.contract.ports import Bridge, Case, Clock, Deferred, Observer, OfferedTool, Rooms
 from runner.contract.provider import ProviderDescriptor
 from runner.contract.records import Record
@@ -289,6 +292,14 @@ class _Assembly:
 
     def check(self, activation: Activation) -> None:
         _check(self._config, self._registry, activation)
+
+    def fitting(self, plan: Plan, records: tuple[Record, ...], inside: StepRef | None) -> tuple[Finding, ...]:
+        return fitting(plan, records, inside)
+
+    def bring(
+        self, activation: Activation, source: DeliveryLayout, layout: DeliveryLayout, savepoints: tuple[ObjectId, ...]
+    ) -> None:
+        bring(activation, source.store, layout.store, savepoints)
 
     @asynccontextmanager
     async def rooms(self, case: Case) -> AsyncIterator[Rooms]:
