@@ -14,7 +14,7 @@ from runner.admission.load import LoadedPackage, load_package
 from runner.admission.package import SetupStep
 from runner.admission.setup import run_setup
 from runner.admission.target import target_expected
-from runner.admission.tools import servers_of
+from runner.admission.tools import declared_tools, servers_of
 from runner.admission.worktree import (
     Checkout,
     Repository,
@@ -34,6 +34,7 @@ __all__ = [
     "admit",
     "check",
     "checked_input",
+    "declared_tools",
     "discover",
     "in_place",
     "input_value",
