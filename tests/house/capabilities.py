@@ -52,6 +52,7 @@ MADE_BY: Final[dict[str, tuple[str, ...]]] = {
     "Registry": (FACTORY,),
     "CommandRunner": (FACTORY,),
     "WorkspaceToolbox": (FACTORY,),
+    "ToolServers": (FACTORY,),
     "open_host": (FACTORY,),
     "SystemClock": (FACTORY,),
     "GrantKey": (FACTORY,),
@@ -120,6 +121,11 @@ HELD_BY: Final = (
         holders=("runner/invocation/", "providers/workspace_tools/", "providers/workspace_tools.py"),
     ),
     Capability(
+        name="the tools of servers",
+        protocols=("DeclaredTools",),
+        holders=("runner/invocation/", "hosts/", "providers/tool_servers/"),
+    ),
+    Capability(
         name="secrets", protocols=("Credentials",), operations=("lease",), holders=("runner/invocation/", "providers/")
     ),
 )
@@ -143,6 +149,7 @@ DONE_IN: Final = (
             "runner/admission/worktree.py": "git, for the parent's worktree",
             "runner/admission/setup.py": "the package's setup, before there is a Delivery",
             "hosts/operations/": "supervised commands",
+            "providers/tool_servers/": "tool servers, each behind a guard of its own",
         },
         instead="ask for it through Operations.command, or through the one file of the room that runs git",
     ),
@@ -151,6 +158,7 @@ DONE_IN: Final = (
         uses=("os.kill", "os.killpg", "signal.pidfd_send_signal", "ctypes"),
         places={
             "hosts/operations/": "ends what it started",
+            "providers/tool_servers/": "ends what it started",
             "custody/git.py": "ends a git that does not end, with its transport helpers",
             "runner/coordinator/fence.py": "signal 0: whether a holder lives",
             "runner/coordinator/processes.py": "ends what a dead or overtaken driver left, if it is the very same",
@@ -170,6 +178,7 @@ DONE_IN: Final = (
             "runner/coordinator/observation.py": "how long a real thread may take to hear the rest",
             "runner/coordinator/processes.py": "how long a real process may take to end",
             "hosts/operations/supervisor.py": "a process of its own, outside any injected clock",
+            "providers/tool_servers/guard.py": "a process of its own, outside any injected clock",
             "custody/": "compared with the stamps of files; how long a real git process may take",
             "providers/openai/session.py": "a Retry-After that is a date",
         },
@@ -198,6 +207,7 @@ DONE_IN: Final = (
             "custody/git.py": "git's own needs, by allow-list",
             "custody/ignore.py": "where git looks for the user's ignore rules",
             "hosts/operations/": "the clean environment of a command, by allow-list",
+            "providers/tool_servers/": "the clean environment of a tool server, by allow-list",
         },
         instead="take the value from the config: what a Delivery means must not depend on a shell",
     ),
@@ -223,7 +233,7 @@ DONE_IN: Final = (
             *("eval", "exec", "compile", "__import__", "pickle", "marshal", "shelve", "runpy"),
             "importlib.metadata.entry_points",
         ),
-        places={},
+        places={"providers/tool_servers/python_tools.py": "the entry point that the config names"},
         instead="parse it: nothing pre-built, discovered or stored may enter as code",
     ),
 )
