@@ -70,7 +70,7 @@ class Custodian:
         with self._desk.working("begin an attempt"):
             return self._attempts.begin(step, attempt, scope, opened_at=opened_at, expires_in_s=expires_in_s)
 
-    def mark(self, grant: WorkspaceGrant, paths: tuple[str, ...]) -> ports.Savepoint:
+    def mark(self, grant: WorkspaceGrant, paths: tuple[str, ...] | None) -> ports.Savepoint:
         """See ``ports.Workspaces.mark``. At most one git process, and one more that stays while the attempt is open."""
         with self._desk.working("keep what a tool call changed"):
             return self._attempts.mark(grant, paths)

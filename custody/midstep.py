@@ -9,6 +9,7 @@ other than there. Its index entries and surroundings are those of the beginning;
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any, Final
 
 from custody.paths import decode, encode, show
@@ -37,12 +38,22 @@ class Mark:
         """What it holds at ``path``."""
         return self.touched[path] if path in self.touched else at(self.start.state, path)
 
+    def differing(self, now: State) -> Iterator[bytes]:
+        """Every path at which ``now`` holds something else."""
+        for path in sorted({*_paths(self.start.state), *self.touched, *_paths(now)}):
+            if self.at(path) != at(now, path):
+                yield path
+
     def below(self, directory: bytes) -> Iterator[bytes]:
         """Every path it holds something at below ``directory``. Costs the whole tree; asked only for a directory that went."""
-        state, prefix = self.start.state, directory + b"/"
-        for path in {*state.files, *state.dirs, *state.specials, *state.not_captured, *self.touched}:
+        prefix = directory + b"/"
+        for path in {*_paths(self.start.state), *self.touched}:
             if path.startswith(prefix) and self.at(path) is not None:
                 yield path
+
+
+def _paths(state: State) -> Iterator[bytes]:
+    return chain(state.files, state.dirs, state.specials, state.not_captured)
 
 
 def at(state: State, path: bytes) -> At:

@@ -82,7 +82,7 @@ class Attempts:
             return HostIntervention(reason=WORKTREE_EDITED, detail=detail, step=opened.step)
         return Attempt(grant=grant, newest=newest)
 
-    def mark(self, attempt: Attempt) -> Callable[[tuple[str, ...]], Savepoint]:
+    def mark(self, attempt: Attempt) -> Callable[[tuple[str, ...] | None], Savepoint]:
         """Takes mid-step savepoints of ``attempt``."""
         return lambda paths: self._workspaces.mark(attempt.grant, paths)
 

@@ -77,6 +77,25 @@ def test_an_interrupted_attempt_goes_on_from_its_last_mark(repo: Repo, rich: Del
     assert rich.taken()[-1].role == "step"
 
 
+def test_a_mark_of_nobody_knows_what_is_a_mark_of_everything(repo: Repo, rich: Delivery) -> None:
+    """Where a process ran, the mark finds by itself what changed since the mark before it, and costs no more than that to
+    keep; an interrupted attempt goes on from it as from any other."""
+    grant = rich.begin()
+    named = rich.mark(grant, *spoil(repo))
+    assert rich.custody.mark(grant, None) == replace(named, changed=())
+    rich.custody.discard(grant)
+    grant = rich.begin()
+    spoil(repo)
+    (repo.path / "hollow").rmdir()
+    kept = rich.custody.mark(grant, None)
+    assert {"src/b.py", "odd%FF%0A", "gone", "gone/in/x", "made", "moved/in/y", "hollow"} <= set(kept.changed)
+    marked = {n: v for n, v in tree_of(repo.path).items() if v[0] != "special"}
+    rich.ledger.writer("host").append()
+    crash(rich, repo)
+    rich.begin(resume=True)
+    assert {n: v for n, v in tree_of(repo.path).items() if v[0] != "special"} == marked
+
+
 def test_marks_stand_on_each_other(repo: Repo, rich: Delivery) -> None:
     """Each holds all before it, also after a crash between; each is the parent of the next; the record names step,
     attempt, what changed, and the tree, which is the tree of exactly those files."""

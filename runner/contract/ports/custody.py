@@ -67,9 +67,10 @@ class Workspaces(Protocol):
         that a person resolved (``adopt``, ``discard``) is taken over or undone here."""
         ...
 
-    def mark(self, grant: WorkspaceGrant, paths: tuple[str, ...]) -> Savepoint:
+    def mark(self, grant: WorkspaceGrant, paths: tuple[str, ...] | None) -> Savepoint:
         """A mid-step savepoint of the attempt, of exactly the known ``paths`` (as custody shows them), staged in the ledger
-        with the result of the tool call that changed them. Costs what the paths cost, no scan."""
+        with the result of the tool call that changed them. Costs what the paths cost, no scan; None, where nobody knows what
+        changed, costs one."""
         ...
 
     def settle(self, grant: WorkspaceGrant) -> Verdict:
