@@ -135,7 +135,8 @@ class ToolServers:
             streams = http.http_streams(config.url, secret)
         else:
             declared = {config.credential_env: secret} if config.credential_env and secret else {}
-            streams = stdio.stdio_streams(config.command, declared, words)
+            argv = config.command
+            streams = stdio.stdio_streams(argv, declared, words)
         opened = session.McpSession(streams, words.__str__, self._redact, metadata.version("m02-runner"))
         try:
             await opened.start()

@@ -119,6 +119,11 @@ PLANTS: dict[str, list[Plant]] = {
         plant("runner.invocation.planted_client", "httpx"),
         plant("runner.coordinator.planted_client", "httpx2"),
     ],
+    "mcp-in-tool-servers": [
+        plant("providers.openai.planted_mcp", "mcp.client"),
+        plant("hosts.operations.planted_mcp", "mcp_types"),
+        plant("runner.invocation.planted_anyio", "anyio"),
+    ],
     "gitpython-in-one-file": [
         plant("runner.coordinator.planted_git", "git"),
         plant("custody.planted_git", "git"),

@@ -69,7 +69,7 @@ def call(number: Any, name: str, params: dict[str, Any]) -> None:
         case "internal":
             send({"id": number, "error": {"code": -32603, "message": "a fuse blew"}})
         case "environment":
-            send({"id": number, "result": text(json.dumps([dict(os.environ), os.getcwd()]))})
+            send({"id": number, "result": text(json.dumps([dict(os.environ), str(Path.cwd())]))})
         case "die":
             sys.stderr.write("going down\n")
             sys.exit(3)
@@ -92,12 +92,9 @@ def call(number: Any, name: str, params: dict[str, Any]) -> None:
         case "hostile":
             send({"id": number, "result": text("\x1b[2J\x00" + given)})
         case "spawn":
-            child = "import os,time,sys; open(sys.argv[1], 'w').write(str(os.getpid())); time.sleep(600)"
-            for place in ("child", "daemon"):
-                subprocess.Popen(
-                    [sys.executable, "-S", "-c", child, str(HOME / place)], start_new_session=place == "daemon"
-                )
-            (HOME / "server").write_text(str(os.getpid()))
+            for detached in (False, True):
+                note("pids", str(subprocess.Popen(["sleep", "600"], start_new_session=detached).pid))
+            note("pids", str(os.getpid()))
             send({"id": number, "result": text("spawned")})
 
 

@@ -1,7 +1,10 @@
 """What a tool server over standard input and output may do, and what becomes of the call."""
 
+import asyncio
 import json
 import os
+import signal
+import sys
 from pathlib import Path
 
 import pytest
@@ -124,7 +127,7 @@ async def test_a_program_that_is_not_there_is_named(tmp_path: Path) -> None:
     """The fault is the machine's, with the program, the server and what to do."""
     missing = scripted(tmp_path).model_copy(update={"command": (str(tmp_path / "no-such-program"),)})
     async with bench(tmp_path, missing) as b:
-        with pytest.raises(EnvironmentFault, match="tracker cannot be used: .*no-such-program: No such file") as fault:
+        with pytest.raises(EnvironmentFault, match=r"tracker cannot be used: .*no-such-program: No such file") as fault:
             await b.servers.offers("tracker")
         assert fault.value.code is Code.TOOL_SERVER_UNREACHABLE and "tool_servers.tracker" in fault.value.remedy
 
@@ -133,6 +136,55 @@ async def test_closing_ends_everything_that_a_server_started(tmp_path: Path) -> 
     """Children and daemons in sessions of their own included."""
     async with bench(tmp_path, scripted(tmp_path)) as b:
         await b.call(await b.admit("spawn"))
-        await b.call(await b.admit("echo"), "settled")
-        pids = [int(b.left("server")[0]), *map(int, b.left("child") + b.left("daemon"))]
-    assert [pid for pid in pids if os.path.exists(f"/proc/{pid}")] == []
+        pids = b.left("pids")
+        assert len(pids) == 3
+    assert [pid for pid in pids if Path("/proc", pid).exists()] == []
+
+
+async def test_a_killed_driver_leaves_no_server(tmp_path: Path) -> None:
+    """SIGKILL to the driver: its end of the guard's pipe closes, and everything ends."""
+    ours, theirs = os.pipe()
+    driver = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "tests.tool_servers.driver",
+        str(tmp_path),
+        stdout=theirs,
+        stdin=asyncio.subprocess.DEVNULL,
+    )
+    os.close(theirs)
+    with os.fdopen(ours, "rb") as pipe:
+        assert await asyncio.to_thread(pipe.readline) == b"spawned\n"
+        driver.kill()
+        await driver.wait()
+        pids = (tmp_path / "pids").read_text().split()
+        assert len(pids) == 3
+        await _gone(pids)
+
+
+async def test_a_killed_guard_takes_the_server_along(tmp_path: Path) -> None:
+    """The kernel ends the server with its guard; the session is over, and the next call has a new one."""
+    async with bench(tmp_path, scripted(tmp_path)) as b:
+        tool = await b.admit("echo")
+        server = b.left("starts")[0]
+        guard = int(Path("/proc", server, "stat").read_text().rpartition(")")[2].split()[1])
+        os.kill(guard, signal.SIGKILL)
+        await _gone([server])
+        assert await b.call(tool, "anew") == ToolOutcome(ok=True, text="anew")
+        assert len(b.left("starts")) == 2
+
+
+async def _gone(pids: list[str]) -> None:
+    """Returns when none of ``pids`` runs any more."""
+    for pid in pids:
+        try:
+            handle = os.pidfd_open(int(pid))
+        except ProcessLookupError:
+            continue
+        ended = asyncio.Event()
+        asyncio.get_running_loop().add_reader(handle, ended.set)
+        try:
+            await ended.wait()
+        finally:
+            asyncio.get_running_loop().remove_reader(handle)
+            os.close(handle)
