@@ -68,6 +68,7 @@ def where_of(document: bytes, file: Path | None, named_config: Path | None) -> W
         activation_file=file,
         config=named_config,
         repository=repository_of(Path(worktree)),
+        remote=_text(value, "target", "remote") or None,
         worktree_kept=Path(worktree).is_dir(),
         program=program(),
         here=Path.cwd(),

@@ -38,6 +38,7 @@ class Wish:
     bindings: tuple[str, ...] = ()
     target: str | None = None
     delivery: str | None = None
+    push: str | None = None
     base: str = "HEAD"
     in_place: bool = False
     include_dirty: bool = False
@@ -251,6 +252,7 @@ def _missing(*directories: Path) -> tuple[Path, ...]:
     return tuple(sorted((path for path in wanted if not path.exists()), key=lambda path: len(path.parts)))
 
 
+        push=wish.push,
 def remove_made_worktree(state_root: Path, where: Where) -> bool:
     """Removes the Delivery's worktree if it is one that was made for it under the state root. Whether it did."""
     from runner.admission import Checkout, discover, remove_worktree

@@ -18,7 +18,9 @@ def must_be_said(state: DeliveryState, where: Where) -> list[tuple[str, str]]:
 def cancel_lines(ack: CancelAck, state: DeliveryState, where: Where, columns: int | None) -> list[Line]:
     """``cancel DELIVERY``; ``state`` is how it stands afterwards."""
     settlement = ack.settlement
-    end: list[Line] = [] if settlement is None else [settlement_head(settlement), *settlement_lines(settlement)]
+    end: list[Line] = (
+        [] if settlement is None else [settlement_head(settlement), *settlement_lines(settlement, where.remote)]
+    )
     match ack.disposition:
         case "requested":
             return _requested(state, where, columns)
@@ -34,7 +36,7 @@ def _requested(state: DeliveryState, where: Where, columns: int | None) -> list[
     """The wish is recorded: who settles it, or what that waits for."""
     recorded = f"Delivery {state.delivery}: the cancel is recorded"
     if state.settlement is not None:
-        return [settlement_head(state.settlement), *settlement_lines(state.settlement)]
+        return [settlement_head(state.settlement), *settlement_lines(state.settlement, where.remote)]
     if state.driver is not None:
         return [f"{recorded}; the process that drives it settles it ({state.driver})"]
     next_ = command_lines(_until_cancelled(state, where), columns)

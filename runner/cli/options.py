@@ -25,6 +25,10 @@ BindOption = Annotated[
 TargetOption = Annotated[
     str | None, typer.Option("--target", metavar="BRANCH", help="The branch to publish to; a new one by default.")
 ]
+PushOption = Annotated[
+    str | None,
+    typer.Option("--push", metavar="REMOTE", help="Publish by pushing to this remote (its name, or an address)."),
+]
 IdOption = Annotated[str | None, typer.Option("--id", metavar="ID", help="The Delivery's id; made by default.")]
 BaseOption = Annotated[str, typer.Option("--base", metavar="REV", help="The commit to start from.")]
 RepoOption = Annotated[Path, typer.Option("--repo", metavar="DIR", help="The git repository.")]

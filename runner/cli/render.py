@@ -99,7 +99,7 @@ def result_lines(
 def _headline(result: ExecuteResult, where: Where) -> list[Line]:
     match result:
         case Settled(settlement=settlement):
-            return [settlement_head(settlement), *settlement_lines(settlement)]
+            return [settlement_head(settlement), *settlement_lines(settlement, where.remote)]
         case Suspended(reason=reason, detail=detail, step=step, not_before=not_before, waits=waits):
             when = f", not before {not_before}" if not_before and not waits else ""
             at = f" at {step}" if step else ""
@@ -145,11 +145,12 @@ def settlement_head(settlement: Settlement) -> Line:
     return (text, "red" if conflict else _OUTCOME_STYLES[settlement.outcome])
 
 
-def settlement_lines(settlement: Settlement) -> list[Line]:
+def settlement_lines(settlement: Settlement, remote: str | None) -> list[Line]:
     """Where its result is."""
     publication, commit = settlement.publication, settlement.result_commit
     name = publication.ref.removeprefix("refs/heads/")
     name = f"branch {name}" if name != publication.ref else name
+    name = f"{name} of {remote}" if remote else name
     match publication.disposition:
         case "published":
             return [f"  published  {name} at {short(publication.new)}"]
@@ -195,6 +196,8 @@ def after_settlement(settlement: Settlement, where: Where) -> list[tuple[str, st
     publication, commit, base = settlement.publication, short(settlement.result_commit), short(where.base_commit)
     branch = publication.ref.removeprefix("refs/heads/")
     diff = ("see the change", git_command(where, "diff", base, commit))
+    if where.remote is not None:
+        return [diff] if commit != base else []
     if publication.disposition in ("published", "already-at-target"):
         history = ("see the commits", git_command(where, "log", "--oneline", f"{base}..{branch}"))
         return [history, diff, ("take it", git_command(where, "merge", branch))]

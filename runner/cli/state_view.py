@@ -42,7 +42,11 @@ def state_lines(
     settled = state.settlement is not None
     lines: list[Line] = []
     if state.settlement is not None:
-        lines += [settlement_head(state.settlement), *settlement_lines(state.settlement), *output_lines(output)]
+        lines += [
+            settlement_head(state.settlement),
+            *settlement_lines(state.settlement, where.remote),
+            *output_lines(output),
+        ]
     else:
         lines.append((f"Delivery {state.delivery}: {state.phase}", "bold"))
         lines.append(f"  driver     {state.driver or 'none: nobody is working on it'}")

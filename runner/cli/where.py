@@ -20,6 +20,8 @@ class Where:
     """Set when it was named with --config: the printed commands then name it too."""
     repository: str | None = None
     """Where to look at the published branch; None when that is not known any more."""
+    remote: str | None = None
+    """Where the target is pushed to; None: the repository's own."""
     worktree_kept: bool = True
     recordings: Path | None = None
     """The directory of its recorded sessions, where they were asked for."""

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from custody import Custodian
+from custody.remote import Patience
 from custody.scan import Budget
 from runner.contract import ports
 from runner.contract.activation import (
@@ -184,7 +185,14 @@ def tree_of(path: Path) -> dict[str, tuple[str, int, bytes]]:
 
 
 def activation_for(
-    repo: Repo, *, delivery: str, target: str, expected: str, include_dirty: bool, base: str | None = None
+    repo: Repo,
+    *,
+    delivery: str,
+    target: str,
+    expected: str,
+    include_dirty: bool,
+    base: str | None = None,
+    remote: str | None = None,
 ) -> Activation:
     commit = base or repo.git("rev-parse", "HEAD")
     step = Step(id="work", action=CommandAction(run=("true",), scope=EVERYTHING))
@@ -198,7 +206,7 @@ def activation_for(
             base_tree=repo.git("rev-parse", f"{commit}^{{tree}}"),
             include_dirty=include_dirty,
         ),
-        target=Target(ref=target, expected=expected),
+        target=Target(ref=target, expected=expected, remote=remote),
     )
 
 
@@ -211,10 +219,12 @@ class Delivery:
     delivery: str = "d1"
     target: str = "refs/heads/result"
     expected: str = "absent"
+    remote: str | None = None
     include_dirty: bool = False
     agent: bool = False
     """Whether the step is an agent's; else it is a command."""
     budget: Budget | None = None
+    patience: Patience | None = None
     before_effect: Callable[[str], None] | None = None
     clock: Clock = field(default_factory=Clock)
     visit: int = 0
@@ -226,6 +236,7 @@ class Delivery:
             target=self.target,
             expected=self.expected,
             include_dirty=self.include_dirty,
+            remote=self.remote,
         )
         self.layout = DeliveryLayout(self.state / self.delivery)
         self.layout.root.mkdir(parents=True, exist_ok=True)
@@ -262,6 +273,7 @@ class Delivery:
             key=self.key,
             clock=self.clock,
             budget=self.budget,
+            patience=self.patience,
             before_effect=self.before_effect or (lambda _: None),
         )
 
