@@ -42,7 +42,13 @@ def examine(lookup: config_lookup.Lookup) -> tuple[Check, ...]:
     checks.append(Check(name="config", state="ok", detail=f"{lookup.source}, because {lookup.why}"))
     if not lookup.trusted:
         checks.append(_trust(lookup))
-    return (*checks, _state_root(Path(config.state_root)), *_providers(config), _isolation(config))
+    return (
+        *checks,
+        _state_root(Path(config.state_root)),
+        *_providers(config),
+        *_tool_servers(config, lookup),
+        _isolation(config),
+    )
 
 
 def _platform() -> Check:
@@ -130,6 +136,24 @@ def _providers(config: "RunnerFactoryConfig") -> Iterator[Check]:
             continue
         secret = "; its secret can be read" if provider.credential else ""
         yield Check(name=f"provider {provider.key}", state="ok", detail=detail + secret)
+
+
+def _tool_servers(config: "RunnerFactoryConfig", lookup: config_lookup.Lookup) -> Iterator[Check]:
+    """Whether each answers; bounded by its start. None is started for a config that may not name any."""
+    if not config.tool_servers:
+        return
+    try:
+        config_lookup.load_to_act(lookup)
+    except RunnerError:
+        return  # said by the check of trust
+    from runner.cli.tool_listing import listings
+
+    for found in listings(config):
+        name = f"tool server {found.server}"
+        if found.fault is None:
+            yield Check(name=name, state="ok", detail=f"answers, offers {len(found.tools)} tools")
+        else:
+            yield Check(name=name, state="problem", detail=found.fault.message, remedy=found.fault.remedy)
 
 
 def secret_problem(source: "CredentialSource") -> str | None:
