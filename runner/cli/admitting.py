@@ -1,5 +1,6 @@
 """From words to an activation: what ``check``, ``graph``, ``admit`` and ``run`` ask of admission."""
 
+import asyncio
 import datetime as dt
 import re
 from collections.abc import Mapping
@@ -78,6 +79,8 @@ class PackageSummary:
     """Id and kind."""
     roles: tuple[str, ...]
     inputs: tuple[str, ...]
+    tools: tuple[tuple[str, str], ...]
+    """Declared tools and their servers."""
     external: tuple[str, ...]
     """The commands of which a person is asked when they are cut short."""
 
@@ -88,6 +91,7 @@ class PackageSummary:
             "steps": steps,
             "roles": list(self.roles),
             "inputs": list(self.inputs),
+            "tools": [{"name": name, "server": server} for name, server in self.tools],
             "external": list(self.external),
         }
 
@@ -97,7 +101,16 @@ class PackageSummary:
             f"  steps   {', '.join(f'{id_} ({kind})' for id_, kind in self.steps)}",
             f"  roles   {', '.join(self.roles) or 'none'}",
             f"  inputs  {', '.join(self.inputs) or 'none'}",
+            *self._tools(),
             *self._notes(),
+        ]
+
+    def _tools(self) -> list[Line]:
+        if not self.tools:
+            return []
+        return [
+            f"  tools   {', '.join(f'{name} ({server})' for name, server in self.tools)}",
+            "          their servers are asked when the package is admitted; 'runner tools' asks them now",
         ]
 
     def _notes(self) -> list[Line]:
@@ -121,6 +134,7 @@ def checked_package(package: Path) -> PackageSummary:
         steps=tuple((step.id, step.action.kind) for step in loaded.workflow.steps),
         roles=tuple(loaded.instructions),
         inputs=tuple(properties) if isinstance(properties, Mapping) else (),
+        tools=tuple((name, tool.server) for name, tool in loaded.tools.items()),
         external=tuple(
             step.id
             for step in loaded.workflow.steps
@@ -143,7 +157,9 @@ def drawn(source: Path, form: Literal["mermaid", "ascii"]) -> str:
 
 def _preview(loaded: "LoadedPackage") -> "Activation":
     """The package as an activation that could never run: no provider, no commit, no input."""
+    from runner.admission import declared_tools
     from runner.contract.activation import Executor, Target, Workspace, seal
+    from runner.contract.ports import OfferedTool
 
     schema = thaw(loaded.workflow.input_schema)
     if isinstance(schema, dict):
@@ -152,11 +168,16 @@ def _preview(loaded: "LoadedPackage") -> "Activation":
         Executor(role=role, provider="none", version="1", descriptor=NOT_BOUND, model="none")
         for role in loaded.instructions
     )
+    offers: dict[str, tuple[OfferedTool, ...]] = {}
+    for name, tool in loaded.tools.items():
+        offer = OfferedTool(remote=tool.name or name, description="", parameters={"type": "object"})
+        offers[tool.server] = (*offers.get(tool.server, ()), offer)
     return seal(
         delivery="preview",
         admitted_at="2026-01-01T00:00:00Z",
         workflow=loaded.workflow.model_copy(update={"input_schema": schema}),
         executors=executors,
+        tools=declared_tools(loaded, offers),
         workspace=Workspace(worktree="/preview", base_commit=NO_OBJECT, base_tree=NO_OBJECT),
         target=Target(ref="refs/heads/preview", expected="absent"),
         input={},
@@ -187,7 +208,7 @@ def admit_wish(wish: Wish, config: "RunnerFactoryConfig", out: Path | None) -> A
 def _planned(wish: Wish, config: "RunnerFactoryConfig", out: Path | None) -> tuple["tuple[SetupStep, ...]", Admitted]:
     """The set-up to run and what will have been admitted, without an effect: package, bindings, secrets, repository, target
     and names are judged here."""
-    from runner.admission import admit, checked_input, discover, load_package, parse_bindings
+    from runner.admission import admit, checked_input, discover, load_package, parse_bindings, servers_of
     from runner.factory import RunnerFactory
 
     if wish.include_dirty and not wish.in_place:
@@ -219,12 +240,15 @@ def _planned(wish: Wish, config: "RunnerFactoryConfig", out: Path | None) -> tup
             Code.USAGE, f"{file} cannot be written: {file_instead} is not a directory", remedy="name another file"
         )
     checkout = _checkout(wish, repository, state_root, delivery)
+    asked = servers_of(loaded)
+    offers = asyncio.run(factory.offers(asked)) if asked else {}
     activation = admit(
         package=loaded,
         worktree=checkout,
         input=values,
         bindings={role: _frozen(factory, binding) for role, binding in bindings.items()},
         descriptors=descriptors,
+        offers=offers,
         delivery=delivery,
         admitted_at=_now().strftime("%Y-%m-%dT%H:%M:%SZ"),
         target_ref=wish.target,
