@@ -1,4 +1,4 @@
-"""``runner check``, ``runner graph``, ``runner admit``: from a package to an activation."""
+"""``runner check``, ``runner graph``, ``runner admit``, ``runner tools``: from a package to an activation."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -36,6 +36,7 @@ def register(app: typer.Typer) -> None:
     app.command()(check)
     app.command()(graph)
     app.command()(admit)
+    app.command()(tools)
 
 
 def check(package: PackageArgument, as_json: JsonOption = False) -> None:
@@ -123,3 +124,19 @@ def admit(
                 f"  next        {go_on}",
             ]
         )
+
+
+def tools(ctx: typer.Context, config: ConfigOption = None, as_json: JsonOption = False) -> None:
+    """List what the configured tool servers offer, each with its digest and how a package declares it."""
+    from runner.cli import config_lookup
+    from runner.cli.exit_codes import of_error
+    from runner.cli.terminal import write_json, write_lines
+    from runner.cli.tool_listing import document_of, first_fault, lines_of, listings
+
+    found = listings(config_lookup.load_to_act(find_config(ctx, config)))
+    if as_json:
+        write_json(document_of(found))
+    else:
+        write_lines(lines_of(found))
+    if (fault := first_fault(found)) is not None:
+        raise typer.Exit(of_error(fault))
