@@ -38,8 +38,8 @@ class Wish:
     inputs: tuple[str, ...] = ()
     bindings: tuple[str, ...] = ()
     target: str | None = None
-    delivery: str | None = None
     push: str | None = None
+    delivery: str | None = None
     base: str = "HEAD"
     in_place: bool = False
     include_dirty: bool = False
@@ -252,6 +252,7 @@ def _planned(wish: Wish, config: "RunnerFactoryConfig", out: Path | None) -> tup
         delivery=delivery,
         admitted_at=_now().strftime("%Y-%m-%dT%H:%M:%SZ"),
         target_ref=wish.target,
+        push=wish.push,
     )
     factory.check(activation)
     made = _missing(checkout.path.parent if checkout.fresh else state_root, file.parent)
@@ -276,7 +277,6 @@ def _missing(*directories: Path) -> tuple[Path, ...]:
     return tuple(sorted((path for path in wanted if not path.exists()), key=lambda path: len(path.parts)))
 
 
-        push=wish.push,
 def remove_made_worktree(state_root: Path, where: Where) -> bool:
     """Removes the Delivery's worktree if it is one that was made for it under the state root. Whether it did."""
     from runner.admission import Checkout, discover, remove_worktree
