@@ -37,6 +37,7 @@ from runner.coordinator.joining import ended, in_thread
 from runner.coordinator.journal import accepted_in, only_ends, settled_in, terminal_facts
 from runner.coordinator.leaving import leave_cancel
 from runner.coordinator.observation import Observation
+from runner.coordinator.origin import past_of
 from runner.coordinator.wishes import CANCEL
 from runner.ledger import FileArtifacts, create_or_open, has_ledger, open_reader
 
@@ -82,8 +83,9 @@ class Coordinator:
         self._interpret = interpret
         self._running: set[StopSwitch] = set()
 
-    async def execute(self, activation: Activation | bytes) -> ExecuteResult:
-        """Starts, continues or replays the Delivery of ``activation``, up to its next stable boundary.
+    async def execute(self, activation: Activation | bytes, *, early: bool = False) -> ExecuteResult:
+        """Starts, continues or replays the Delivery of ``activation``, up to its next stable boundary. ``early``: also before
+        the time that its suspension names; otherwise that is then the answer, and nothing is driven.
 
         ``CallerError`` before any effect; ``EnvironmentFault`` leaves the Delivery open; ``IntegrityError`` when a stored
         fact does not hold. A cancelled task ends what runs, frees the fence, leaves the Delivery open and stays
@@ -92,7 +94,7 @@ class Coordinator:
         stop = StopSwitch()
         self._running.add(stop)
         try:
-            return await self._execute(activation, stop)
+            return await self._execute(activation, stop, early)
         finally:
             self._running.discard(stop)
 
@@ -137,7 +139,7 @@ class Coordinator:
         """Lets the observer hear what is queued, for at most ``OBSERVER_CLOSE_S``. Call it when nothing runs any more."""
         await in_thread(self._observation.close, OBSERVER_CLOSE_S)
 
-    async def _execute(self, document: Activation | bytes, stop: StopSwitch) -> ExecuteResult:
+    async def _execute(self, document: Activation | bytes, stop: StopSwitch, early: bool) -> ExecuteResult:
         activation, plan = await in_thread(self._interpret, document)
         layout = delivery_layout(self._setting.state_root, plan.delivery)
         settled = await in_thread(self._correlate, layout, plan)
@@ -148,12 +150,16 @@ class Coordinator:
         if not await in_thread(has_ledger, layout):
             worktree = Path(activation.workspace.worktree)
             await in_thread(lease.check, self._setting.state_root, plan.delivery, worktree)
+            if activation.origin is not None:
+                await in_thread(past_of, self._setting.state_root, activation, plan, self._setting.assembly.fitting)
         held = await in_thread(fence.acquire, layout, self._setting.clock)
         if isinstance(held, Busy):
             return held
         try:
             return await _cancelled_once(
-                drive_to_boundary(setting=self._setting, activation=activation, plan=plan, layout=layout, stop=stop)
+                drive_to_boundary(
+                    setting=self._setting, activation=activation, plan=plan, layout=layout, stop=stop, early=early
+                )
             )
         finally:
             held.release()

@@ -43,8 +43,10 @@ from runner.coordinator.correlation import check_activation, check_meaning
 from runner.coordinator.joining import ended, in_thread
 from runner.coordinator.journal import Journal, accepted_in, only_ends, remaining_in, settled_in, terminal_facts
 from runner.coordinator.observation import Observation
+from runner.coordinator.origin import take_over
 from runner.coordinator.recovery import EFFECT_UNKNOWN, describe, uncertain
 from runner.coordinator.settlement import DETAIL_CHARS_MAX, decide, winding_reason
+from runner.coordinator.suspending import as_event, still_suspended, suspended_at
 from runner.coordinator.taking import Inbox
 from runner.ledger import create_or_open
 
@@ -84,9 +86,10 @@ class StopSwitch:
 
 
 async def drive_to_boundary(
-    *, setting: Setting, activation: Activation, plan: Plan, layout: DeliveryLayout, stop: StopSwitch
+    *, setting: Setting, activation: Activation, plan: Plan, layout: DeliveryLayout, stop: StopSwitch, early: bool
 ) -> ExecuteResult:
-    """Accepts or continues the Delivery, whose fence the caller holds. The ledger is closed on every way out."""
+    """Accepts or continues the Delivery, whose fence the caller holds; before the time that its suspension names only if
+    ``early``. The ledger is closed on every way out."""
     ledger = await in_thread(create_or_open, layout, clock=setting.clock)
     try:
         ledger.subscribe(setting.observation.record)
@@ -99,19 +102,20 @@ async def drive_to_boundary(
             waits=setting.waits,
             interactions=setting.interactions,
         )
-        return await _Drive(setting, case, stop).run()
+        return await _Drive(setting, case, stop, early).run()
     finally:
         await in_thread(ledger.close)
 
 
 class _Drive:
-    def __init__(self, setting: Setting, case: Case, stop: StopSwitch) -> None:
+    def __init__(self, setting: Setting, case: Case, stop: StopSwitch, early: bool) -> None:
         self._setting = setting
         self._case = case
         self._activation = case.activation
         self._plan = case.plan
         self._ledger = case.ledger
         self._stop = stop
+        self._early = early
         self._journal = Journal(case.ledger)
 
     async def run(self) -> ExecuteResult:
@@ -128,7 +132,7 @@ class _Drive:
         inbox = await in_thread(self._inbox, accepted)
         if facts.proposed is None:
             await inbox.take()
-            blocked = await in_thread(self._screen, inbox)
+            blocked = await in_thread(self._screen, inbox) or await in_thread(self._too_early, inbox)
             if blocked is not None:
                 return blocked
         async with self._setting.assembly.rooms(self._case) as rooms:
@@ -153,7 +157,16 @@ class _Drive:
         """Acceptance and baseline, one transaction. When the worktree is refused the lease goes back, so that it is not kept
         from others by a Delivery that cannot begin."""
         try:
+            taken_over = take_over(
+                state_root=self._setting.state_root,
+                activation=self._activation,
+                plan=self._plan,
+                layout=self._case.layout,
+                ledger=self._ledger,
+                assembly=self._setting.assembly,
+            )
             self._journal.stage(self._acceptance())
+            self._journal.stage_all(taken_over)
             rooms.custody.baseline()
             accepted = accepted_in(self._ledger)
         except BaseException:
@@ -212,6 +225,12 @@ class _Drive:
         effects = uncertain(inbox.left.asked)
         return self._ask(EFFECT_UNKNOWN, describe(effects), effects) if effects else None
 
+    def _too_early(self, inbox: Inbox) -> Suspended | None:
+        """The suspension whose time has not come, unless there is a question that a bridge could answer, or news."""
+        if self._early or inbox.left.waits:
+            return None
+        return still_suspended(self._plan.delivery, self._ledger, self._setting.clock.now())
+
     def _ask(self, reason: str, detail: str, effects: tuple[UncertainEffect, ...]) -> NeedsIntervention:
         detail = excerpt(detail, DETAIL_CHARS_MAX)
         self._journal.ask_once(InterventionNeeded(reason=reason, detail=detail))
@@ -227,7 +246,7 @@ class _Drive:
                 await self._propose(rooms, boundary, inbox)
                 return None
             case HostSuspended():
-                return self._suspended(boundary)
+                return await in_thread(self._suspended, boundary)
             case HostIntervention(reason=reason, detail=detail, step=step):
                 left = await in_thread(remaining_in, self._ledger)
                 return await in_thread(self._ask, reason, f"{step}: {detail}", uncertain(left.asked))
@@ -290,18 +309,9 @@ class _Drive:
         return Settled(settlement=await closing.settle())
 
     def _suspended(self, boundary: HostSuspended) -> Suspended:
-        not_before = None
-        if boundary.resume_in_s is not None:
-            moment = self._setting.clock.now() + dt.timedelta(seconds=boundary.resume_in_s)
-            not_before = moment.astimezone(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        return Suspended(
-            delivery=self._plan.delivery,
-            reason=boundary.reason,
-            detail=boundary.detail,
-            step=boundary.step,
-            not_before=not_before,
-            waits=boundary.waits,
-        )
+        found = suspended_at(boundary, self._plan.delivery, self._setting.clock.now())
+        self._journal.suspend(as_event(found))
+        return found
 
     def _interrupted(self) -> Interrupted:
         detail = "stopped at a step boundary as asked; execute the same activation to go on"

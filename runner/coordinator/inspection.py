@@ -128,6 +128,7 @@ def fold(
         waits=() if left.closing else tuple(waiting.wait for waiting in left.waits),
         uncertain=effects,
         settlement=seen.settlement,
+        origin=seen.origin,
     )
 
 
@@ -142,6 +143,7 @@ class _Seen:
     last_at: str = ""
     isolation: str = ""
     detail: str = ""
+    origin: str = ""
     proposed: events.TerminalProposed | None = None
     settlement: Settlement | None = None
     found: Found = field(default_factory=Found)
@@ -163,6 +165,9 @@ class _Seen:
             case events.DeliveryAccepted(meaning_text=meaning):
                 self.accepted_at = record.at
                 self.isolation = str(meaning.get("isolation", "")) if isinstance(meaning, Mapping) else ""
+            case events.DeliveryForked(origin=origin, records=count):
+                place = f"record {origin.position}, savepoint {origin.savepoint}"
+                self.origin = f"{origin.delivery} at {place}; {count} records taken over"
             case events.CancelRequested(who=who, cause=cause):
                 self.detail = f"cancel asked for by {who}" if cause == "request" else "the Delivery's time is over"
             case events.InterventionNeeded(reason=reason, detail=detail):

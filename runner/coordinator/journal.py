@@ -1,5 +1,6 @@
 """The coordinator's own facts: read by kind, written only where the phase table allows them."""
 
+from collections.abc import Iterable
 from typing import Final, TypeVar
 
 from runner.contract import events
@@ -12,6 +13,7 @@ from runner.contract.records import Draft, InboxItem, Record
 from runner.coordinator.machine import CUES, Cue, Phase, after
 from runner.coordinator.recovery import Remaining, remaining
 from runner.coordinator.settlement import TerminalFacts
+from runner.coordinator.suspending import says_something_new
 from runner.coordinator.wishes import CANCEL
 
 E = TypeVar("E", bound=Event)
@@ -20,6 +22,7 @@ WHOLE: Final = frozenset(
     kind.KIND
     for kind in (
         events.DeliveryAccepted,
+        events.DeliveryForked,
         events.CancelRequested,
         events.InterventionNeeded,
         events.InterventionResolved,
@@ -54,7 +57,7 @@ def remaining_in(ledger: LedgerReader) -> Remaining:
 
 def essentials(ledger: LedgerReader) -> tuple[Record, ...]:
     """The records that say where a Delivery is, in order: all of the open steps, the few of the Delivery as a whole, the
-    newest savepoint, the newest record; and what first moved on after a person was asked."""
+    newest savepoint, suspension and record; and what first moved on after a person was asked."""
     found = {record.seq: record for step in ledger.open_steps() for record in ledger.read(step=step)}
     found |= {record.seq: record for record in ledger.read(kinds=WHOLE)}
     asked = ledger.last(frozenset({events.InterventionNeeded.KIND}))
@@ -62,8 +65,9 @@ def essentials(ledger: LedgerReader) -> tuple[Record, ...]:
         (record for record in ledger.read(after=asked.seq) if CUES[record.event.KIND] in MOVING) if asked else iter(())
     )
     newest = ledger.last(frozenset({events.SavepointTaken.KIND}))
+    suspended = ledger.last(frozenset({events.DeliverySuspended.KIND}))
     last = next(ledger.read(after=max(0, ledger.head() - 1)), None)
-    found |= {record.seq: record for record in (next(moved, None), newest, last) if record is not None}
+    found |= {record.seq: record for record in (next(moved, None), newest, suspended, last) if record is not None}
     return tuple(found[seq] for seq in sorted(found))
 
 
@@ -123,9 +127,21 @@ class Journal:
         after(phase_of(self.ledger), CUES[event.KIND])
         self._writer.stage(Draft(event=event))
 
+    def stage_all(self, drafts: Iterable[Draft]) -> None:
+        """The same for facts of any owner that are taken over from another Delivery."""
+        for draft in drafts:
+            self.ledger.writer(draft.event.OWNER[0]).stage(draft)
+
     def flush(self) -> None:
         """Makes durable what other rooms staged, and that inbox items were taken."""
         self._writer.append()
+
+    def suspend(self, event: events.DeliverySuspended) -> None:
+        """Records why the execute ends, if that is new."""
+        if says_something_new(event, self.ledger):
+            self.record(event)
+        else:
+            self.flush()
 
     def ask_once(self, event: events.InterventionNeeded) -> None:
         """Records an intervention unless the same one was recorded before and nobody has said anything since."""
