@@ -19,6 +19,8 @@ from custody.custodian import Custodian
 from custody.origin import bring
 from custody.verification import verify_custody
 from hosts.langgraph.fitting import fitting
+from hosts.operations.boundary import Containment
+from hosts.operations.bubblewrap import containment, find_bubblewrap, probe, starts_processes
 from hosts.operations.command import CommandRunner
 from providers.catalogue import factories
 from providers.tool_servers import ToolServers
@@ -26,7 +28,7 @@ from providers.workspace_tools import WorkspaceToolbox
 from runner.clock import SystemClock
 from runner.contract.activation import Activation
 from runner.contract.canonical import FrozenJson
-from runner.contract.config import RunnerFactoryConfig
+from runner.contract.config import Boundary, RunnerFactoryConfig
 from runner.contract.errors import CallerError, Code, Finding
 from runner.contract.grant import GrantKey
 from runner.contract.ids import DeliveryId, ObjectId, StepRef, delivery_id
@@ -48,6 +50,7 @@ from runner.coordinator.leaving import leave_answer, leave_resolution
 from runner.coordinator.takeover import take_over
 from runner.coordinator.verification import Probe, verify
 from runner.interpreter.interpret import interpret
+from runner.invocation.command_tool import CommandTool
 from runner.invocation.invoke import Invocation
 from runner.invocation.registry import Registry
 from runner.ledger.store import open_reader
@@ -85,15 +88,18 @@ class Runner:
     def __init__(self, coordinator: Coordinator) -> None:
         self.__coordinator = coordinator
 
-    async def execute(self, activation: Activation | bytes) -> ExecuteResult:
+    async def execute(self, activation: Activation | bytes, *, early: bool = False) -> ExecuteResult:
         """Starts, continues, or replays the Delivery of ``activation`` (a sealed value, or its JSON bytes).
+
+        Before the time that a suspension names (``not_before``) it answers that suspension again and calls nobody, unless
+        something was left for the Delivery or a question is open. ``early``: it tries all the same.
 
         Idempotent per Delivery: after settlement it answers the same bytes without any effect. ``CallerError`` before any
         effect when the input cannot be; ``ProviderError`` when a provider cannot start; ``EnvironmentFault`` leaves the
         Delivery open; ``IntegrityError`` when a stored fact does not hold. Cancelling the task stops the work and leaves
         the Delivery open.
         """
-        return await self.__coordinator.execute(activation)
+        return await self.__coordinator.execute(activation, early=early)
 
     async def inspect(self, delivery: DeliveryId) -> DeliveryState:
         """What is known of ``delivery``, read without disturbing a driver. ``CallerError`` (delivery-unknown)."""
@@ -265,6 +271,8 @@ def _tool_servers(config: RunnerFactoryConfig, registry: Registry) -> ToolServer
 
 def _check(config: RunnerFactoryConfig, registry: Registry, activation: Activation) -> None:
     registry.check(activation)
+    if config.isolation == "bubblewrap" and starts_processes(activation):
+        find_bubblewrap()
     known = {server.key for server in config.tool_servers}
     for tool in activation.tools:
         if tool.server not in known:
@@ -289,9 +297,15 @@ class _Assembly:
         self._servers = servers
         self._clock = clock
         self._key = GrantKey(secrets.token_bytes(32))
+        self._contains: Containment | None = None
 
     def check(self, activation: Activation) -> None:
         _check(self._config, self._registry, activation)
+
+    def _containment(self) -> Containment:
+        """How this Runner contains; found out once, ``EnvironmentFault`` (isolation-unavailable) when it cannot."""
+        self._contains = self._contains or containment(self._config)
+        return self._contains
 
     def fitting(self, plan: Plan, records: tuple[Record, ...], inside: StepRef | None) -> tuple[Finding, ...]:
         return fitting(plan, records, inside)
@@ -306,20 +320,22 @@ class _Assembly:
         from hosts.langgraph.host import open_host  # noqa: PLC0415 - importing LangGraph takes 0.7 s
 
         custodian = Custodian(case=case, writer=case.ledger.writer("custody"), key=self._key, clock=self._clock)
-        invocation = Invocation(
-            case=case,
-            writer=case.ledger.writer("invocation"),
-            registry=self._registry,
-            toolbox=WorkspaceToolbox(key=self._key, clock=self._clock),
-            servers=self._servers,
-            clock=self._clock,
-            record_dir=Path(self._config.record_dir) if self._config.record_dir else None,
-        )
         operations = CommandRunner(
             case=case,
             writer=case.ledger.writer("operations"),
             clock=self._clock,
             secrets=lambda: self._registry.redactor.forms,
+            containment=self._containment if self._config.isolation == "bubblewrap" else None,
+        )
+        invocation = Invocation(
+            case=case,
+            writer=case.ledger.writer("invocation"),
+            registry=self._registry,
+            toolbox=WorkspaceToolbox(key=self._key, clock=self._clock),
+            command=CommandTool(operations=operations, isolation=self._config.isolation),
+            servers=self._servers,
+            clock=self._clock,
+            record_dir=Path(self._config.record_dir) if self._config.record_dir else None,
         )
         with closing(custodian):
             async with open_host(
@@ -333,6 +349,12 @@ class _Assembly:
                 steps_max=self._config.concurrency.steps,
             ) as host:
                 yield Rooms(host=host, invocation=invocation, custody=custodian)
+
+
+def probe_boundary(boundary: Boundary | None = None) -> str:
+    """What a contained process could not do on this machine when it tried, in one line. ``EnvironmentFault``
+    (isolation-unavailable) when it cannot be contained; nothing is left behind."""
+    return probe(boundary or Boundary())
 
 
 def picture(document: Activation | bytes, form: Literal["mermaid", "ascii"]) -> str:

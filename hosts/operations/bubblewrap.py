@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Final
 
 from hosts.operations.boundary import Containment, Enclosure, enclosure
-from runner.contract.config import Boundary
+from runner.contract.activation import Activation, AgentAction, CommandAction
+from runner.contract.config import Boundary, RunnerFactoryConfig
 from runner.contract.errors import Code, EnvironmentFault
 from runner.contract.text import visible
 
@@ -57,6 +58,15 @@ def find_bubblewrap() -> str:
             return bwrap
         said.append(f"{bwrap}: {why}")
     raise unavailable("; ".join(said) or "there is no bwrap on PATH")
+
+
+def containment(config: RunnerFactoryConfig) -> Containment:
+    """How a Runner of ``config`` contains: its state, its recordings and the files of its secrets are out of sight, wherever
+    they are. ``EnvironmentFault`` (``isolation-unavailable``)."""
+    credentials = [*(p.credential for p in config.providers), *(s.credential for s in config.tool_servers)]
+    files = [str(Path(source.file).expanduser()) for source in credentials if source is not None and source.file]
+    hidden = (config.state_root, *((config.record_dir,) if config.record_dir else ()), *files)
+    return Containment(bwrap=find_bubblewrap(), boundary=config.boundary, hidden=hidden)
 
 
 def unavailable(why: str) -> EnvironmentFault:
@@ -132,3 +142,12 @@ def _listener() -> Iterator[int]:
     """A port of this machine that accepts connections."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         yield server.getsockname()[1]
+
+
+# --- pure ------------------------------------------------------------------------------------------------------------
+
+
+def starts_processes(activation: Activation) -> bool:
+    """Whether anything of ``activation`` would run inside a boundary."""
+    actions = [step.action for step in activation.workflow.steps]
+    return any(isinstance(a, CommandAction) or (isinstance(a, AgentAction) and "command" in a.tools) for a in actions)

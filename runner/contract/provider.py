@@ -230,8 +230,8 @@ class ToolOutcome:
 
     ok: bool
     text: str
-    changed: tuple[str, ...] = ()
-    """Worktree paths the call changed."""
+    changed: tuple[str, ...] | None = ()
+    """Worktree paths the call changed; None: nobody knows."""
 
 
 class Toolbox(Protocol):

@@ -20,8 +20,8 @@ from runner.contract.scope import is_git_path
 from runner.interpreter.expressions import strings
 from runner.interpreter.schemas import schema_findings, value_findings
 
-TOOLS: Final = ("read", "list", "search", "write", "edit")
-RESERVED_TOOLS: Final = (*TOOLS, "ask", "command")
+TOOLS: Final = ("read", "list", "search", "write", "edit", "command")
+RESERVED_TOOLS: Final = (*TOOLS, "ask")
 """What no declared tool can be called."""
 
 _ENV_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")

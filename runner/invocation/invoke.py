@@ -48,6 +48,7 @@ from runner.invocation.backoff import WAIT_S_MAX, delay_s, left_s
 from runner.invocation.binding import descriptor_problems, dispatch_problems, drift, executor_descriptor, executor_of
 from runner.invocation.calls import CallContext, ModelTurns
 from runner.invocation.classify import FailureClass, is_retried
+from runner.invocation.command_tool import COMMAND, CommandTool
 from runner.invocation.completion import JsonContract
 from runner.invocation.episode import GENERATE_TURNS_MAX, Episode
 from runner.invocation.history import Past, asked_calls, is_retired, newest_failure, read_past
@@ -71,6 +72,7 @@ class Invocation:
         writer: LedgerWriter,
         registry: Registry,
         toolbox: Toolbox,
+        command: CommandTool,
         servers: DeclaredTools,
         clock: Clock,
         record_dir: Path | None,
@@ -79,6 +81,7 @@ class Invocation:
         self._writer = writer
         self._registry = registry
         self._toolbox = toolbox
+        self._command = command
         self._servers = servers
         self._declared = {tool.name: tool for tool in case.activation.tools}
         self._clock = clock
@@ -129,9 +132,11 @@ class Invocation:
         action = dispatch.action
         if not isinstance(action, AgentAction) or "tools" not in offered.features:
             return ()
-        own = tuple(name for name in action.tools if name not in self._declared)
+        own = tuple(name for name in action.tools if name not in self._declared and name != COMMAND)
+        command = (self._command.spec,) if COMMAND in action.tools else ()
         declared = (spec_of(self._declared[name]) for name in action.tools if name in self._declared)
-        return (*self._toolbox.specs(own, action.scope.writable), *declared, *((SPEC,) if action.asks else ()))
+        files = self._toolbox.specs(own, action.scope.writable)
+        return (*files, *command, *declared, *((SPEC,) if action.asks else ()))
 
     async def _episode(self, bound: "_Bound") -> Disposition:
         try:
@@ -236,6 +241,7 @@ class Invocation:
         )
         return ToolCalls(
             toolbox=self._toolbox,
+            command=self._command,
             servers=self._servers,
             declared=self._declared,
             grant=dispatch.grant,

@@ -158,6 +158,11 @@ class Journal:
         """Durable when it returns; only then may the tool act."""
         await self._append(lambda: self._intent(planned, effect))
 
+    async def tool_staged(self, planned: PlannedTool, effect: EffectClass) -> None:
+        """Durable with what somebody else appends next, or with how it ended: for a tool that records by itself when it
+        begins to act."""
+        await in_thread(lambda: self._writer.stage(*self._drafts(self._intent(planned, effect))))
+
     async def tool_ended(self, call: CallId, *, ok: bool, text: str) -> None:
         await self._append(lambda: self._result(call, ok, text))
 
@@ -195,12 +200,15 @@ class Journal:
         return await in_thread(lambda: self._write(facts()))
 
     def _write(self, facts: tuple[Event, ...]) -> Record:
-        """The record of the last of ``facts``. What begins or goes on with a session that is not open starts it."""
+        """The record of the last of ``facts``."""
+        return self._writer.append(*self._drafts(facts))[-1]
+
+    def _drafts(self, facts: tuple[Event, ...]) -> tuple[Draft, ...]:
+        """``facts`` to be recorded. What begins or goes on with a session that is not open starts it."""
         if self._state != "open":
             started = SessionStarted(
                 session=self.session, descriptor=self._descriptor, descriptor_digest=digest(self._descriptor)
             )
             facts = (started, *facts)
-        records = self._writer.append(*(Draft(event=e, step=self._step, attempt=self._attempt) for e in facts))
         self._state = "open"
-        return records[-1]
+        return tuple(Draft(event=e, step=self._step, attempt=self._attempt) for e in facts)

@@ -21,6 +21,7 @@ from runner.contract.ports import AwaitingInput, Clock, DeclaredTools, Failed, S
 from runner.contract.provider import Toolbox, ToolOutcome, ToolRequest, ToolResult, ToolResults, ToolSpec
 from runner.contract.text import excerpt, visible
 from runner.invocation.asking import ASK, Questions
+from runner.invocation.command_tool import COMMAND, CommandTool
 from runner.invocation.completion import JsonContract
 from runner.invocation.history import PastTool
 from runner.invocation.journal import Journal, PlannedTool
@@ -45,12 +46,13 @@ class ToolCalls:
         self,
         *,
         toolbox: Toolbox,
+        command: CommandTool,
         servers: DeclaredTools,
         declared: Mapping[str, DeclaredTool],
         grant: WorkspaceGrant,
         specs: tuple[ToolSpec, ...],
         past: Mapping[str, PastTool],
-        mark: Callable[[tuple[str, ...]], Savepoint] | None,
+        mark: Callable[[tuple[str, ...] | None], Savepoint] | None,
         questions: Questions,
         journal: Journal,
         redactor: Redactor,
@@ -58,6 +60,7 @@ class ToolCalls:
         progress: Callable[[str], None],
     ) -> None:
         self._toolbox = toolbox
+        self._command = command
         self._servers = servers
         self._declared = declared
         self._grant = grant
@@ -84,7 +87,8 @@ class ToolCalls:
 
     async def _run(self, request: ToolRequest) -> ToolResult | Stop:
         """A tool that does not exist, arguments that do not fit and a tool's own failure are results. When cancelled, a
-        tool at work gets ``TERM_GRACE_S`` to end and be journaled; a question ends at once."""
+        tool at work gets ``TERM_GRACE_S`` to end and be journaled; a question ends at once; a command is told to end, and what
+        it did is as unknown as after a crash."""
         spec = self._specs.get(request.name) or _no_such(request.name)
         refusal = self._refusal(spec, request.arguments)
         planned = self._journal.plan(spec.name, request.arguments)
@@ -100,6 +104,8 @@ class ToolCalls:
         self._progress(f"\n{visible(request.name[:NAME_CHARS_MAX])}\n")
         if spec.name == ASK and refusal is None:
             return await self._questions.run(request, planned, past)
+        if spec.name == COMMAND and refusal is None:
+            return await self._run_command(request, planned, spec)
         return await to_rest(self._make(request, planned, spec, refusal), self._clock, limits.TERM_GRACE_S)
 
     # --- results that are known --------------------------------------------------------------------------------------
@@ -135,8 +141,17 @@ class ToolCalls:
         if isinstance(outcome, ToolUnknown):
             why = excerpt(self._redactor.text(outcome.why), MESSAGE_CHARS_MAX)
             return Uncertain(call=planned.call, why=f"{planned.tool} was begun and nobody saw its end: {why}")
+        return await self._ended(request, planned, outcome)
+
+    async def _run_command(self, request: ToolRequest, planned: PlannedTool, spec: ToolSpec) -> ToolResult:
+        """The intent becomes durable together with who the process is, before it executes anything."""
+        await self._journal.tool_staged(planned, spec.effect)
+        outcome = await self._command.call(self._grant, planned.call, planned.arguments)
+        return await self._ended(request, planned, outcome)
+
+    async def _ended(self, request: ToolRequest, planned: PlannedTool, outcome: ToolOutcome) -> ToolResult:
         mark, changed = self._mark, outcome.changed
-        if mark is not None and changed:
+        if mark is not None and changed != ():
             await in_thread(lambda: mark(changed))
         text = self._redactor.text(outcome.text)
         if not outcome.ok:

@@ -9,11 +9,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from hosts.operations.bubblewrap import containment
+from hosts.operations.command import CommandRunner
 from providers.tool_servers import ToolServers
 from providers.workspace_tools import WorkspaceToolbox
 from runner.contract.activation import Activation, AgentAction, Executor, GenerateAction, seal
 from runner.contract.canonical import FrozenJson, digest, freeze
-from runner.contract.config import CredentialSource, ProviderConfig, RunnerFactoryConfig
+from runner.contract.config import CredentialSource, Isolation, ProviderConfig, RunnerFactoryConfig
 from runner.contract.errors import Finding
 from runner.contract.events import Usage
 from runner.contract.grant import GrantKey, WorkspaceGrant, sign
@@ -43,10 +45,12 @@ from runner.contract.provider import (
 from runner.contract.recording import decode_event, encode_event
 from runner.contract.records import Record
 from runner.contract.scope import EVERYTHING
+from runner.invocation.command_tool import CommandTool
 from runner.invocation.invoke import Invocation
 from runner.invocation.registry import Registry
 from runner.ledger.store import SqliteLedger, create_or_open
 from tests.bridges import Nobody
+from tests.operations.fakes import RealClock
 
 SECRET = "sk-very-secret-0123456789"
 SCHEMA = {
@@ -312,6 +316,7 @@ class Delivery:
         self.environment = ENVIRONMENT
         self.bridge: Bridge = Nobody()
         self.servers: DeclaredTools = ToolServers((), {}, lambda text: text)
+        self.isolation: Isolation = "none"
         self.toolbox: Toolbox = WorkspaceToolbox(key=KEY, clock=self.clock)
         self.pen: Callable[[LedgerWriter], LedgerWriter] = lambda writer: writer
         self.actions: dict[str, AgentAction | GenerateAction] = {"code": AGENT, "ask": GENERATE}
@@ -348,11 +353,19 @@ class Delivery:
             environment=self.environment,
         )
         self.registry.check(bound)
+        operations = CommandRunner(
+            case=case,
+            writer=self.ledger.writer("operations"),
+            clock=RealClock(),
+            secrets=lambda: self.registry.redactor.forms,
+            containment=None if self.isolation == "none" else lambda: containment(config(self.factory.key)),
+        )
         self.invocation = Invocation(
             case=case,
             writer=self.pen(self.ledger.writer("invocation")),
             registry=self.registry,
             toolbox=self.toolbox,
+            command=CommandTool(operations=operations, isolation=self.isolation),
             servers=self.servers,
             clock=self.clock,
             record_dir=None if self.recordings is None else self.recordings.parent,
