@@ -36,6 +36,16 @@ class DeliveryLayout:
         """Who holds the fence; for messages only."""
         return self.root / "owner.json"
 
+    @property
+    def readers(self) -> Path:
+        """Whoever reads the stores shares a lock on it."""
+        return self.root / "read.lock"
+
+    @property
+    def tombstone(self) -> Path:
+        """What stays of a collected Delivery."""
+        return self.root / "tombstone.json"
+
 
 def delivery_layout(state_root: Path, delivery: DeliveryId) -> DeliveryLayout:
     return DeliveryLayout(state_root / "deliveries" / delivery)
