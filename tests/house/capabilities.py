@@ -93,7 +93,8 @@ HELD_BY: Final = (
         name="deterministic operations",
         protocols=("Operations",),
         calls=("command",),
-        holders=("hosts/langgraph/", "hosts/operations/", "runner/cli/"),  # the command line: typer's decorator
+        holders=("hosts/langgraph/", "hosts/operations/", "runner/invocation/command_tool.py", "runner/cli/"),
+        # the command line: typer's decorator
     ),
     Capability(
         name="driving the host",
