@@ -1,4 +1,4 @@
-"""Record <-> row: one canonical payload, and a hash chain through all rows so that an edited one is noticed when read.
+"""Record <-> row: the payload as JSON, and a hash chain through all rows so that an edited one is noticed when read.
 
 ``hash(n) = SHA-256(hash(n-1) || header(n) || payload(n))`` with 32 zero bytes before the first. The chain has no key: it
 finds damage and careless edits, not somebody who rewrites the whole file.
@@ -12,7 +12,6 @@ from typing import Final, NamedTuple
 
 from pydantic import ValidationError
 
-from runner.contract.canonical import canonical
 from runner.contract.errors import Code, IntegrityError
 from runner.contract.events import VOCABULARY
 from runner.contract.ids import StepRef
@@ -37,13 +36,13 @@ class Row(NamedTuple):
 
 def timestamp(moment: dt.datetime) -> str:
     """RFC 3339, UTC, microseconds."""
-    return moment.astimezone(dt.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return moment.astimezone(dt.UTC).replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
 
 
 def encode(draft: Draft, *, seq: int, at: str, generation: int, previous: bytes) -> tuple[Record, Row]:
     """``draft`` as the record it becomes and the row that stores it; ``previous`` is the hash of the row before."""
     event = draft.event
-    payload = canonical(event.to_json()).decode()
+    payload = event.model_dump_json()
     step = draft.step.key if draft.step else None
     at = draft.at or at
     head = (seq, at, generation, event.KIND, event.VERSION, step, draft.attempt)

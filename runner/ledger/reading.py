@@ -62,14 +62,13 @@ class SqliteReader:
         return merge(*(self._of_kind(kind, after, upto) for kind in sorted(kinds)), key=lambda record: record.seq)
 
     def last(self, kinds: frozenset[str], step: StepRef | None = None) -> Record | None:
-        newest = 0
-        for kind in kinds:
-            if step is None:
-                found = self._one("SELECT max(seq) FROM records INDEXED BY records_kind WHERE kind = ?", kind)
-            else:
-                query = "SELECT max(seq) FROM records INDEXED BY records_step WHERE step = ? AND kind = ?"
-                found = self._one(query, step.key, kind)
-            newest = max(newest, int(found or 0))
+        if step is None:
+            query = "SELECT max(seq) FROM records INDEXED BY records_kind WHERE kind = ?"
+            newest = max((int(self._one(query, kind) or 0) for kind in kinds), default=0)
+        else:
+            marks = ", ".join("?" * len(kinds))
+            query = f"SELECT max(seq) FROM records INDEXED BY records_step WHERE step = ? AND kind IN ({marks})"  # noqa: S608
+            newest = int(self._one(query, step.key, *kinds) or 0)
         if newest == 0:
             return None
         return next(self._all(newest - 1, newest))

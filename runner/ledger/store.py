@@ -7,6 +7,7 @@ its generation; opening for driving raises the generation, so that a driver whic
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from typing import Final
 
 from runner.contract.errors import Code, EnvironmentFault, IntegrityError
@@ -25,6 +26,10 @@ from runner.ledger.schema import create, translate, translated
 from runner.ledger.steps import shown_after
 
 Owned = tuple[Owner, Draft]
+PUT_STEP: Final = (
+    "INSERT INTO steps VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (step) DO UPDATE SET scheduled = excluded.scheduled,"
+    " attempt = excluded.attempt, ended = excluded.ended, shown = excluded.shown"
+)
 
 
 def create_or_open(layout: DeliveryLayout, *, clock: Clock, generation_bump: bool = True) -> "SqliteLedger":
@@ -62,6 +67,8 @@ class SqliteLedger(SqliteReader):
         self._taken: list[str] = []
         self._listeners: list[Callable[[Record], None]] = []
         self._doubt: EnvironmentFault | None = None
+        self._savepoint = ""
+        """One that is surely recorded: most steps name the same as the step before them."""
         self._generation: int = self._one("SELECT generation FROM meta")
         self._head: int = self.head()
         self._hash: bytes = self._one("SELECT hash FROM meta")
@@ -129,42 +136,42 @@ class SqliteLedger(SqliteReader):
 
     def _write(self, encoded: Sequence[tuple[Record, Row]]) -> None:
         self._check_generation()
-        begun = 0
-        for record, row in encoded:
-            begun += self._advance(record)
-            self._db.execute("INSERT INTO records VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
+        touched: dict[str, _Touched] = {}
+        for record, _ in encoded:
+            self._judge(record)
+            self._advance(record, touched)
+        self._db.executemany("INSERT INTO records VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", (row for _, row in encoded))
+        self._db.executemany(PUT_STEP, (step.row(key) for key, step in touched.items() if step.changed))
+        begun = sum(step.new for step in touched.values())
         head, sealed = (encoded[-1][1].seq, encoded[-1][1].hash) if encoded else (self._head, self._hash)
         self._db.execute("UPDATE meta SET head = ?, hash = ?, steps = steps + ?", (head, sealed, begun))
         for taken in self._taken:
             self._db.execute("UPDATE inbox SET taken_seq = ? WHERE id = ?", (head, taken))
 
-    def _advance(self, record: Record) -> bool:
-        """Judges ``record`` against what its step and its savepoint are, and keeps the lookup tables. Whether it is the first
-        of its step."""
+    def _judge(self, record: Record) -> None:
+        """A completed step names a savepoint that is recorded."""
         match record.event:
             case SavepointTaken(savepoint=savepoint):
                 self._db.execute("INSERT OR IGNORE INTO savepoints VALUES (?)", (savepoint,))
-            case StepCompleted(savepoint=savepoint) if not self._one(
-                "SELECT 1 FROM savepoints WHERE id = ?", savepoint
-            ):
+            case StepCompleted(savepoint=savepoint) if savepoint != self._savepoint:
+                if self._one("SELECT 1 FROM savepoints WHERE id = ?", savepoint):
+                    self._savepoint = savepoint
+                    return
                 raise IntegrityError(
                     Code.LEDGER_ORDER,
                     f"{record.step}: completed at savepoint {savepoint}, which is not recorded",
                     remedy="this is a defect of the Runner: report it with this message",
                 )
+
+    def _advance(self, record: Record, touched: dict[str, "_Touched"]) -> None:
+        """What its step is after ``record``; read once and written once for all records of one append."""
         if record.step is None:
-            return False
+            return
         key = record.step.key
-        before = self._step(key)
-        after = (live(before[0], record), shown_after(before[1], record))
-        if after != before:
-            life, shown = after
-            self._db.execute(
-                "INSERT INTO steps VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (step) DO UPDATE SET scheduled = excluded.scheduled,"
-                " attempt = excluded.attempt, ended = excluded.ended, shown = excluded.shown",
-                (key, record.seq, life.scheduled, life.attempt, life.end, shown.model_dump_json(exclude_defaults=True)),
-            )
-        return before[1] is None
+        if key not in touched:
+            life, shown = self._step(key)
+            touched[key] = _Touched(seq=record.seq, life=life, shown=shown, new=shown is None)
+        touched[key].add(record)
 
     def _step(self, key: str) -> tuple[StepLife, StepState | None]:
         rows = self._rows("SELECT scheduled, attempt, ended, shown FROM steps WHERE step = ?", key)
@@ -179,7 +186,9 @@ class SqliteLedger(SqliteReader):
                 self._artifacts.get(draft.event.output)
 
     def _check_generation(self) -> None:
-        generation = self._db.execute("SELECT generation FROM meta").fetchone()[0]
+        generation, newest = self._db.execute(
+            "SELECT generation, coalesce((SELECT max(seq) FROM records), 0) FROM meta"
+        ).fetchone()
         if generation != self._generation:
             raise EnvironmentFault(
                 Code.FENCE_LOST,
@@ -187,7 +196,6 @@ class SqliteLedger(SqliteReader):
                 f"generation {self._generation}",
                 remedy="let the other driver go on; inspect shows it",
             )
-        newest = self._db.execute("SELECT coalesce(max(seq), 0) FROM records").fetchone()[0]
         if newest != self._head:
             raise corrupt(self.path, f"record {newest} is the last, but {self._head} was")
 
@@ -217,6 +225,7 @@ class SqliteLedger(SqliteReader):
         self.transactions += 1
 
     def _roll_back(self) -> None:
+        self._savepoint = ""
         # SQLite has already rolled back after some errors; then there is nothing to do.
         if self._db.in_transaction:
             self._db.execute("ROLLBACK")
@@ -227,6 +236,27 @@ class SqliteLedger(SqliteReader):
                 # The record is durable: an exception here would tell the appender that it is not.
                 with suppress(Exception):
                     listener(record)
+
+
+@dataclass(slots=True)
+class _Touched:
+    """A step that one append has records of."""
+
+    seq: int
+    life: StepLife
+    shown: StepState | None
+    new: bool
+    changed: bool = False
+
+    def add(self, record: Record) -> None:
+        after = live(self.life, record), shown_after(self.shown, record)
+        self.changed = self.changed or after != (self.life, self.shown)
+        self.life, self.shown = after
+
+    def row(self, key: str) -> tuple[object, ...]:
+        life, shown = self.life, self.shown
+        text = shown.model_dump_json(exclude_defaults=True) if shown is not None else ""
+        return key, self.seq, life.scheduled, life.attempt, life.end, text
 
 
 class SqliteWriter:
