@@ -35,13 +35,19 @@ class Driven:
 
 
 def drive(
-    factory: "RunnerFactory", document: bytes, delivery: DeliveryId, *, isolation: str, ask: bool = False
+    factory: "RunnerFactory",
+    document: bytes,
+    delivery: DeliveryId,
+    *,
+    isolation: str,
+    ask: bool = False,
+    early: bool = False,
 ) -> Driven:
     """``execute`` to its result. Raises what ``execute`` raises; a stop is a result. With ``ask``, the person at the terminal
-    is asked for what it waits for."""
+    is asked for what it waits for; with ``early``, it is tried also before the time that its suspension names."""
     with LiveView(isolation) as view:
         person = Person(view, partial(changed_so_far, factory.open_records())) if ask else None
-        result = asyncio.run(_execute(factory, document, delivery, view, person))
+        result = asyncio.run(_execute(factory, document, delivery, view, person, early=early))
     return Driven(result=result, changed=tuple(sorted(view.changed)), spent=str(view.view.total))
 
 
@@ -53,13 +59,19 @@ def changed_so_far(records: "Records", delivery: DeliveryId) -> str:
 
 
 async def _execute(
-    factory: "RunnerFactory", document: bytes, delivery: DeliveryId, view: LiveView, person: Person | None
+    factory: "RunnerFactory",
+    document: bytes,
+    delivery: DeliveryId,
+    view: LiveView,
+    person: Person | None,
+    *,
+    early: bool,
 ) -> ExecuteResult:
     from runner.factory import Dependencies
 
     stop = asyncio.Event()
     async with factory.open(Dependencies(observer=view, stop=stop, waits=person, interactions=person)) as runner:
-        task = asyncio.create_task(runner.execute(document))
+        task = asyncio.create_task(runner.execute(document, early=early))
 
         def on_signal(number: signal.Signals) -> None:
             if number is signal.SIGINT and person is not None and person.leave():

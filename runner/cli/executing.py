@@ -41,12 +41,12 @@ class Manner:
 
 
 def execute_one(word: str, lookup: config_lookup.Lookup, manner: Manner) -> int:
-    """``runner execute``, with a file or a Delivery's id: the exit code. A worktree that ``admit`` or ``run`` made goes
-    after a completed settlement."""
+    """``runner execute``, with a file or a Delivery's id: the exit code. Whoever names one wants it tried now, whatever its
+    suspension says. A worktree that ``admit`` or ``run`` made goes after a completed settlement."""
     config = _recording(config_lookup.load_to_act(lookup), manner.record)
     factory = _factory(config)
     document, file = find_activation(word, factory.open_records())
-    driven, where = _driven(factory, config, document, file, manner, ask=manner.ask)
+    driven, where = _driven(factory, config, document, file, manner, ask=manner.ask, early=True)
     return _show(factory, config, driven, where, as_json=manner.as_json)
 
 
@@ -81,7 +81,7 @@ def run_wish(wish: Wish, lookup: config_lookup.Lookup, manner: Manner) -> int:
 
 def execute_open(lookup: config_lookup.Lookup, manner: Manner) -> int:
     """``runner execute --open``: every open Delivery that nobody drives, one after another, each shown in one line. The exit
-    code is the worst. Nobody is asked; a stop leaves the rest as they are."""
+    code is the worst. One whose time has not come is not tried. Nobody is asked; a stop leaves the rest as they are."""
     config = _recording(config_lookup.load_to_act(lookup), manner.record)
     factory = _factory(config)
     records = factory.open_records()
@@ -116,9 +116,10 @@ def _driven(
     manner: Manner,
     *,
     ask: bool,
+    early: bool = False,
 ) -> tuple[Driven, Where]:
     where = where_of(document, file, manner.named_config)
-    driven = drive(factory, document, DeliveryId(where.delivery), isolation=config.isolation, ask=ask)
+    driven = drive(factory, document, DeliveryId(where.delivery), isolation=config.isolation, ask=ask, early=early)
     removable = not manner.keep and _completed(driven) and where.repository
     if removable and remove_made_worktree(Path(config.state_root), where):
         where = replace(where, worktree_kept=False)

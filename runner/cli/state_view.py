@@ -10,6 +10,7 @@ from runner.cli.attention import (
     edited_commands,
     effect_lines,
     resolve_commands,
+    step_name,
     wait_lines,
 )
 from runner.cli.render import after_settlement, output_lines, settlement_head, settlement_lines
@@ -52,7 +53,7 @@ def state_lines(
         lines.append(f"  driver     {state.driver or 'none: nobody is working on it'}")
     if state.detail and not any(step.detail == state.detail for step in state.steps):
         lines.append("  detail     " + state.detail.replace("\n", f"\n{INDENT}"))
-    lines += [*effect_lines(state.uncertain), *wait_lines(state.waits)]
+    lines += [*_suspension_lines(state, now), *effect_lines(state.uncertain), *wait_lines(state.waits)]
     if state.accepted_at:
         lines.append(f"  accepted   {when(state.accepted_at)}")
         lines.append(f"  {'settled' if settled else 'last sign':<10} {when(state.last_at)}")
@@ -72,6 +73,23 @@ def state_lines(
         lines += _more(step.detail)
     title = "next" if where.repository is not None or not settled else "next, in the repository"
     return [*lines, *command_lines(next_of(state, where), columns, title)]
+
+
+def _suspension_lines(state: DeliveryState, now: dt.datetime) -> list[Line]:
+    """Why the last execute stopped, and from when on the next is worth it. Open questions speak for themselves."""
+    found = state.suspended
+    if found is None or state.waits:
+        return []
+    at = f" at {step_name(found.step)}" if found.step else ""
+    lines: list[Line] = [(f"  because    {found.reason}{at}", "yellow"), *_indented(found.detail)]
+    if found.not_before is not None:
+        come = _moment(found.not_before) <= now
+        lines.append("  next try   " + ("now" if come else f"not before {when(found.not_before)}"))
+    return lines
+
+
+def _indented(detail: str) -> list[Line]:
+    return [f"{INDENT}{excerpt(line, DETAIL_CHARS_MAX)}" for line in detail.splitlines()[:DETAIL_LINES_MAX]]
 
 
 def _step_line(step: StepState, *, running: bool) -> StepLine:

@@ -203,6 +203,17 @@ class StepState(Frozen):
     cost_usd: float = 0.0
 
 
+class Suspension(Frozen):
+    """Why nobody drives an open Delivery: as ``Suspended``, without the questions."""
+
+    reason: str
+    detail: str
+    step: str | None
+    """``StepRef.key``."""
+    not_before: str | None
+    """From when on another execute is worth it; RFC 3339."""
+
+
 class DeliveryState(Frozen):
     """What ``inspect`` answers: read from the ledger without disturbing a driver."""
 
@@ -219,6 +230,8 @@ class DeliveryState(Frozen):
     """When the last record was written; empty before the first."""
     records: int
     steps: tuple[StepState, ...]
+    suspended: Suspension | None = None
+    """What the last execute ended with, while nobody has taken it up since."""
     waits: tuple[OpenWait, ...] = ()
     uncertain: tuple[UncertainEffect, ...] = ()
     settlement: Settlement | None = None

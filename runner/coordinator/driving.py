@@ -132,7 +132,7 @@ class _Drive:
         inbox = await in_thread(self._inbox, accepted)
         if facts.proposed is None:
             await inbox.take()
-            blocked = await in_thread(self._screen, inbox) or await in_thread(self._too_early, inbox)
+            blocked = await in_thread(self._screen, inbox)
             if blocked is not None:
                 return blocked
         async with self._setting.assembly.rooms(self._case) as rooms:
@@ -219,15 +219,15 @@ class _Drive:
             document=self._ledger.artifacts.put(self._activation.to_json()),
         )
 
-    def _screen(self, inbox: Inbox) -> NeedsIntervention | None:
+    def _screen(self, inbox: Inbox) -> NeedsIntervention | Suspended | None:
         """Before anything is driven: effects that a driver before this one began and whose end nobody saw. A cancel does
-        not make them known either, so it waits for the same answer."""
-        effects = uncertain(inbox.left.asked)
-        return self._ask(EFFECT_UNKNOWN, describe(effects), effects) if effects else None
-
-    def _too_early(self, inbox: Inbox) -> Suspended | None:
-        """The suspension whose time has not come, unless there is a question that a bridge could answer, or news."""
-        if self._early or inbox.left.waits:
+        not make them known either, so it waits for the same answer. Then a suspension whose time has not come, unless
+        there is a question that a bridge could answer."""
+        left = inbox.left
+        effects = uncertain(left.asked)
+        if effects:
+            return self._ask(EFFECT_UNKNOWN, describe(effects), effects)
+        if self._early or left.waits:
             return None
         return still_suspended(self._plan.delivery, self._ledger, self._setting.clock.now())
 

@@ -9,7 +9,7 @@ from runner.contract.canonical import FrozenJson, canonical
 from runner.contract.errors import CallerError, IntegrityError
 from runner.contract.ids import DeliveryId, StepRef, delivery_id
 from runner.contract.layout import DeliveryLayout, delivery_layout
-from runner.contract.outcomes import DeliveryState, Settlement, StepState
+from runner.contract.outcomes import DeliveryState, Settlement, StepState, Suspension
 from runner.contract.records import Record
 from runner.coordinator.fence import live_driver
 from runner.coordinator.journal import accepted_in, essentials, settled_in
@@ -105,6 +105,8 @@ def fold(
         if steps is None and record.step is not None:
             shown[record.step] = shown_after(shown.get(record.step), record)
     left = seen.found.remaining
+    if driver is not None and seen.phase is Phase.SUSPENDED:
+        seen.move(Cue.TAKEN_UP)
     if driver is None:
         seen.move(Cue.LEFT)
         if seen.phase is Phase.SUSPENDED and left.asked:
@@ -119,6 +121,7 @@ def fold(
         outcome=proposed.outcome if proposed else None,
         reason=proposed.reason if proposed else None,
         detail=seen.detail or describe(effects),
+        suspended=seen.suspended if seen.phase is Phase.SUSPENDED else None,
         isolation=seen.isolation or isolation,
         driver=driver,
         accepted_at=seen.accepted_at,
@@ -145,6 +148,8 @@ class _Seen:
     detail: str = ""
     origin: str = ""
     proposed: events.TerminalProposed | None = None
+    suspended: Suspension | None = None
+    """While nothing else was recorded since."""
     settlement: Settlement | None = None
     found: Found = field(default_factory=Found)
 
@@ -157,6 +162,7 @@ class _Seen:
             self.move(Cue.TAKEN_UP)
         self.generation, self.head, self.last_at = record.generation, record.seq, record.at
         self.found.add(record)
+        self.suspended = None
         before = self.phase
         self.move(CUES[record.event.KIND])
         if before is Phase.NEEDS_INTERVENTION and self.phase is Phase.RUNNING:
@@ -172,6 +178,8 @@ class _Seen:
                 self.detail = f"cancel asked for by {who}" if cause == "request" else "the Delivery's time is over"
             case events.InterventionNeeded(reason=reason, detail=detail):
                 self.detail = f"{reason}: {detail}"
+            case events.DeliverySuspended(reason=reason, detail=detail, step=step, not_before=not_before):
+                self.suspended = Suspension(reason=reason, detail=detail, step=step, not_before=not_before)
             case events.TerminalProposed() as proposed:
                 self.proposed, self.detail = proposed, proposed.detail
             case events.DeliverySettled(settlement=settlement):

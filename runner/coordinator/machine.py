@@ -30,6 +30,8 @@ class Cue(StrEnum):
     """A savepoint, or a session's end: also part of closing down."""
     NOTED = "noted"
     """A wish or an answer was written down; by itself it moves nothing."""
+    SUSPENDED = "suspended"
+    """A driver said why it stops with the Delivery open."""
     ASKED = "asked"
     """A person must say something."""
     RESOLVED = "resolved"
@@ -47,6 +49,7 @@ class Cue(StrEnum):
 CUES: Final[dict[str, Cue]] = {
     events.DeliveryAccepted.KIND: Cue.ACCEPTED,
     events.DeliveryForked.KIND: Cue.WORKED,
+    events.DeliverySuspended.KIND: Cue.SUSPENDED,
     events.StepScheduled.KIND: Cue.WORKED,
     events.StepAttemptStarted.KIND: Cue.WORKED,
     events.SessionStarted.KIND: Cue.WORKED,
@@ -90,15 +93,18 @@ TRANSITIONS: Final[dict[tuple[Phase, Cue], Phase]] = {
     (Phase.RUNNING, Cue.WORKED): Phase.RUNNING,
     (Phase.RUNNING, Cue.KEPT): Phase.RUNNING,
     (Phase.RUNNING, Cue.NOTED): Phase.RUNNING,
+    (Phase.RUNNING, Cue.SUSPENDED): Phase.SUSPENDED,
     (Phase.RUNNING, Cue.ASKED): Phase.NEEDS_INTERVENTION,
     (Phase.RUNNING, Cue.RESOLVED): Phase.RUNNING,
     (Phase.RUNNING, Cue.PROPOSED): Phase.SETTLING,
     (Phase.RUNNING, Cue.LEFT): Phase.SUSPENDED,
+    (Phase.SUSPENDED, Cue.LEFT): Phase.SUSPENDED,
     (Phase.SUSPENDED, Cue.TAKEN_UP): Phase.RUNNING,
     (Phase.SUSPENDED, Cue.ASKED): Phase.NEEDS_INTERVENTION,
     (Phase.NEEDS_INTERVENTION, Cue.WORKED): Phase.RUNNING,
     (Phase.NEEDS_INTERVENTION, Cue.KEPT): Phase.NEEDS_INTERVENTION,
     (Phase.NEEDS_INTERVENTION, Cue.NOTED): Phase.NEEDS_INTERVENTION,
+    (Phase.NEEDS_INTERVENTION, Cue.SUSPENDED): Phase.SUSPENDED,
     (Phase.NEEDS_INTERVENTION, Cue.ASKED): Phase.NEEDS_INTERVENTION,
     (Phase.NEEDS_INTERVENTION, Cue.RESOLVED): Phase.RUNNING,
     (Phase.NEEDS_INTERVENTION, Cue.PROPOSED): Phase.SETTLING,

@@ -157,7 +157,7 @@ async def test_suspended_and_intervention_boundaries(house: House) -> None:
     assert (await house.coordinator().inspect(result.delivery)).phase == "suspended"
     house.world.script = ask
     for _ in range(2):
-        asked = await house.coordinator().execute(house.activation())
+        asked = await house.coordinator().execute(house.activation(), early=True)
         assert isinstance(asked, NeedsIntervention)
         assert (asked.reason, asked.detail) == ("foreign-edit", "a: x.py")
     assert kinds(house).count("intervention.needed") == 1
