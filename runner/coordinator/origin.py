@@ -31,7 +31,9 @@ from runner.contract.ports import Assembly, Ledger
 from runner.contract.records import Draft, Record
 from runner.coordinator.journal import accepted_in
 from runner.coordinator.selection import Selection, rekeyed, select
-from runner.ledger import FileArtifacts, open_reader
+from runner.coordinator.settled import reading
+from runner.ledger import FileArtifacts, has_ledger, open_reader
+from runner.ledger.inbox import unknown_delivery
 
 Fitting = Callable[[Plan, tuple[Record, ...], StepRef | None], tuple[Finding, ...]]
 """See ``ports.Assembly.fitting``."""
@@ -86,7 +88,7 @@ def values_in(model: BaseModel) -> tuple[ValueRef, ...]:
 
 def read_source(state_root: Path, delivery: str) -> Source:
     """``CallerError`` (``delivery-unknown``, ``origin-invalid``) when nothing can start from it."""
-    layout = delivery_layout(state_root, DeliveryId(delivery))
+    layout = _layout(state_root, delivery)
     with open_reader(layout) as reader:
         records = tuple(reader.read())
         found = accepted_in(reader)
@@ -114,8 +116,7 @@ def past_of(state_root: Path, activation: Activation, plan: Plan, fitting: Fitti
     if findings:
         told = f"what {origin.delivery} had done at record {origin.position} does not fit this workflow"
         raise CallerError(Code.ORIGIN_INVALID, told, remedy=_ANOTHER, findings=findings)
-    before, now = DeliveryId(origin.delivery), plan.delivery
-    records = rekeyed(selection.records, before, now, source.artifacts.get)
+    records = rekeyed(selection.records, plan.delivery, source.artifacts.get)
     return Past(source=source, selection=selection, records=records)
 
 
@@ -124,14 +125,24 @@ def take_over(
 ) -> tuple[Draft, ...]:
     """Brings what ``activation`` takes over into the Delivery's directory, synced, and answers with the facts to be recorded
     behind its acceptance; nothing for one without an origin. Idempotent. ``CallerError`` when it cannot start there."""
-    if activation.origin is None:
+    origin = activation.origin
+    if origin is None:
         return ()
-    past = past_of(state_root, activation, plan, assembly.fitting)
-    for ref in past.values():
-        ledger.artifacts.put(past.source.artifacts.get(ref))
-    needed = dict.fromkeys((*past.selection.savepoints, ObjectId(activation.origin.savepoint)))
-    assembly.bring(activation, past.source.layout, layout, tuple(needed))
-    return past.drafts(activation.origin)
+    with reading(_layout(state_root, origin.delivery)):
+        past = past_of(state_root, activation, plan, assembly.fitting)
+        for ref in past.values():
+            ledger.artifacts.put(past.source.artifacts.get(ref))
+        needed = dict.fromkeys((*past.selection.savepoints, ObjectId(origin.savepoint)))
+        assembly.bring(activation, past.source.layout, layout, tuple(needed))
+    return past.drafts(origin)
+
+
+def _layout(state_root: Path, delivery: str) -> DeliveryLayout:
+    """``CallerError`` (``delivery-unknown``) when nothing is recorded of it."""
+    layout = delivery_layout(state_root, DeliveryId(delivery))
+    if not has_ledger(layout):
+        raise unknown_delivery(layout)
+    return layout
 
 
 def refused(problem: str, remedy: str) -> CallerError:

@@ -117,12 +117,12 @@ def _is_kept(record: Record, ended: set[StepRef | None], inside: StepRef | None,
 
 
 def rekeyed(
-    records: Iterable[Record], before: DeliveryId, now: DeliveryId, value_of: Callable[[ValueRef], FrozenJson]
+    records: Iterable[Record], delivery: DeliveryId, value_of: Callable[[ValueRef], FrozenJson]
 ) -> tuple[Record, ...]:
-    """``records`` with the effect keys of the Delivery ``now`` in place of those of ``before``."""
+    """``records`` with the effect keys of ``delivery``."""
     keys = _Keys(value_of)
     return tuple(
-        replace(record, event=record.event.model_copy(update={"key": keys.next(record, now)}))
+        replace(record, event=record.event.model_copy(update={"key": keys.next(record, delivery)}))
         if isinstance(record.event, ToolCalled)
         else record
         for record in records

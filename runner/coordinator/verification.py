@@ -17,6 +17,7 @@ from runner.contract.layout import DeliveryLayout
 from runner.contract.outcomes import Check, StepState, Verification
 from runner.contract.plan import Plan
 from runner.contract.records import Record
+from runner.coordinator.ancestry import origin_holds
 from runner.coordinator.journal import terminal_facts
 from runner.coordinator.machine import CUES, Cue, Phase, after
 from runner.coordinator.settlement import authorization_of, settlement_of
@@ -61,6 +62,9 @@ def _checks(
         yield Check(name="plan", ok=False, detail=error.message)
         return
     yield _look("plan", lambda: _plan(accepted, plan))
+    origin, root = activation.origin, layout.root.parent.parent
+    if origin is not None:
+        yield _look("origin", lambda: origin_holds(origin, plan.delivery, records, artifacts.get, root))
     yield _look("settlement", lambda: _settlement(plan, reader))
     for probe in probes:
         yield from probe(activation, layout, records)
