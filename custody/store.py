@@ -177,6 +177,11 @@ class Store:
         answer = self._git.run(self.place, "rev-parse", "-q", "--verify", TIP, ok=(0, 1))
         return answer.stdout.decode().strip() or None
 
+    def chain(self) -> frozenset[str]:
+        """Every savepoint that the store keeps, recorded or not."""
+        answer = self._git.run(self.place, "rev-list", TIP, "--", ok=(0, 128))
+        return frozenset(answer.stdout.decode().split())
+
     def load(self, commit: str) -> Kept:
         """The savepoint ``commit``; ``SAVEPOINT_MISSING`` when it, or its manifest, cannot be read back."""
         answer = self._git.run(self.place, "ls-tree", "-r", "-t", "-z", "--full-tree", commit, ok=(0, 128))

@@ -15,7 +15,10 @@ from importlib import metadata
 from pathlib import Path
 from typing import Literal
 
+from custody import rewind
+from custody.compare import compare, find_savepoint, patch
 from custody.custodian import Custodian
+from custody.export import export
 from custody.origin import bring
 from custody.verification import verify_custody
 from hosts.langgraph.fitting import fitting
@@ -32,6 +35,7 @@ from runner.contract.config import Boundary, RunnerFactoryConfig
 from runner.contract.errors import CallerError, Code, Finding
 from runner.contract.grant import GrantKey
 from runner.contract.ids import DeliveryId, ObjectId, StepRef, delivery_id
+from runner.contract.kept import Difference, Restoration
 from runner.contract.layout import DeliveryLayout, delivery_layout
 from runner.contract.outcomes import CancelAck, DeliveryState, ExecuteResult, OpenWait, Takeover, Verification
 from runner.contract.plan import Plan
@@ -59,6 +63,8 @@ from runner.ledger.store import open_reader
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dependencies:
     """What the embedding process lends to a Runner. Everything is optional.
+from runner.coordinator.origin import past_of, told_of
+from runner.coordinator.settled import accepted, alone_in_worktree, reading
 
     ``observer`` is told what happened and can change nothing. ``stop``: once set, running executes stop at their next
     boundary and answer ``Interrupted``; the Deliveries stay open.
@@ -185,7 +191,42 @@ class Records:
     def verify(self, delivery: DeliveryId) -> Verification:
         """Looks at everything that is recorded of ``delivery`` again and says what it looked at. What does not hold is a
         check that is not ``ok``, no exception."""
-        return verify(self._layout(delivery), interpret, _probes())
+        layout = self._layout(delivery)
+        with reading(layout):
+            return verify(layout, interpret, _probes())
+
+    def diff(self, delivery: DeliveryId, before: str = "baseline", after: str = "newest") -> Difference:
+        """What differs between two savepoints: each ``baseline``, ``newest``, a step, ``step@visit``, or the beginning of an
+        id. From the private store, also beside a live driver. ``savepoint-unknown``."""
+        layout = self._layout(delivery)
+        with reading(layout):
+            return compare(layout, tuple(self.events(delivery)), before, after)
+
+    def patch(self, difference: Difference, *, stat: bool = False, binary: bool = False) -> bytes:
+        """``difference`` as git shows it: as statistics, or as a patch, with ``binary`` one that ``git apply`` takes whole."""
+        layout = self._layout(DeliveryId(difference.delivery))
+        with reading(layout):
+            return patch(layout, difference, stat=stat, binary=binary)
+
+    def restore_to(self, delivery: DeliveryId, savepoint: str, directory: Path) -> Restoration:
+        """Writes a savepoint, named as for ``diff``, to a new or empty directory outside of worktree, repository and state
+        root. ``usage``, ``savepoint-unknown``, ``savepoint-missing``."""
+        layout = self._layout(delivery)
+        with reading(layout):
+            commit = find_savepoint(layout, tuple(self.events(delivery)), savepoint)
+            return export(accepted(layout), layout, commit, directory, state_root=self.state_root)
+
+    def restore_in_place(self, delivery: DeliveryId, savepoint: str, *, preview: bool = False) -> Restoration:
+        """Puts the worktree of a settled Delivery back to a savepoint, after keeping what is there as another; with ``preview``
+        only says what would change. ``delivery-open``, ``worktree-missing``, ``worktree-leased``, ``restore-blocked``; killed
+        anywhere, the same call finishes it."""
+        layout = self._layout(delivery)
+        with reading(layout), alone_in_worktree(self.state_root, layout, self.clock) as activation:
+            records = tuple(self.events(delivery))
+            commit = find_savepoint(layout, records, savepoint)
+            if preview:
+                return rewind.preview(activation, layout, commit)
+            return rewind.rewind(activation, layout, commit, find_savepoint(layout, records, "newest"))
 
     def _layout(self, delivery: DeliveryId) -> DeliveryLayout:
         return delivery_layout(self.state_root, delivery_id(delivery))

@@ -25,7 +25,8 @@ FOLLOW_S: Final = 0.3
 """How often a followed ledger is looked at."""
 
 
-def _records(lookup: config_lookup.Lookup) -> "Records":
+def open_records(lookup: config_lookup.Lookup) -> "Records":
+    """A reader of what exists under the state root."""
     from runner.factory import RunnerFactory
 
     return RunnerFactory(config_lookup.load(lookup)).open_records()
@@ -33,7 +34,7 @@ def _records(lookup: config_lookup.Lookup) -> "Records":
 
 def show_all(lookup: config_lookup.Lookup, *, as_json: bool) -> None:
     """Every Delivery under the state root, the newest last. One that cannot be read is listed with its error."""
-    records = _records(lookup)
+    records = open_records(lookup)
     states: list[DeliveryState] = []
     errors: list[tuple[str, RunnerError]] = []
     for delivery in records.deliveries():
@@ -54,7 +55,7 @@ def show_all(lookup: config_lookup.Lookup, *, as_json: bool) -> None:
 
 def show_state(lookup: config_lookup.Lookup, text: str, named_config: Path | None, *, as_json: bool) -> None:
     """One Delivery now."""
-    records = _records(lookup)
+    records = open_records(lookup)
     state = records.inspect(delivery_id(text))
     where = where_in(records, DeliveryId(state.delivery), named_config)
     ended = state.settlement is not None and state.settlement.output is not None
@@ -67,7 +68,7 @@ def show_state(lookup: config_lookup.Lookup, text: str, named_config: Path | Non
 
 def show_events(lookup: config_lookup.Lookup, text: str, *, follow: bool, as_json: bool) -> None:
     """Its ledger, in order; with ``follow`` on to its settlement, and for scripts one record a line."""
-    delivery, records = delivery_id(text), _records(lookup)
+    delivery, records = delivery_id(text), open_records(lookup)
     if follow:
         _follow(records, delivery, as_json=as_json)
         return
@@ -100,7 +101,7 @@ def _show_record(record: Record, *, as_json: bool) -> None:
 
 def verify(lookup: config_lookup.Lookup, text: str, *, as_json: bool) -> int:
     """Looks at everything that is recorded again. Exit 0 when all of it holds, else 4."""
-    found = _records(lookup).verify(delivery_id(text))
+    found = open_records(lookup).verify(delivery_id(text))
     if as_json:
         write_json(state_view.verification_document(found))
     else:
