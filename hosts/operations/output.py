@@ -8,7 +8,7 @@ import codecs
 import re
 from typing import Final
 
-from runner.contract.text import visible
+from runner.contract.text import HeadTail, visible
 
 REDACTED: Final = "[redacted]"
 
@@ -37,36 +37,6 @@ class Redactor:
         upto = max(at, certain)
         self._held = data[upto:]
         return b"".join([*out, data[at:upto]])
-
-
-class HeadTail:
-    """Keeps the first and the last half of ``bytes_max`` bytes of text and counts what is between."""
-
-    def __init__(self, bytes_max: int) -> None:
-        self._half = bytes_max // 2
-        self._head = bytearray()
-        self._tail = bytearray()
-        self._cut = 0
-
-    def feed(self, data: bytes) -> None:
-        room = self._half - len(self._head)
-        self._head += data[:room]
-        self._tail += data[room:]
-        excess = len(self._tail) - self._half
-        if excess > 0:
-            self._cut += excess
-            del self._tail[:excess]
-
-    @property
-    def truncated(self) -> bool:
-        return self._cut > 0
-
-    def text(self) -> str:
-        """Head and tail, with a visible line between them when something was cut. Characters are never halved."""
-        if not self._cut:
-            return (self._head + self._tail).decode()
-        head, tail = (bytes(part).decode(errors="ignore") for part in (self._head, self._tail))
-        return f"{head}\n[... {self._cut} bytes cut here ...]\n{tail}"
 
 
 class OutputText:

@@ -19,7 +19,7 @@ from runner.contract.events import InterventionResolved, ToolFailed, ToolSucceed
 from runner.contract.grant import WorkspaceGrant
 from runner.contract.ports import AwaitingInput, Clock, DeclaredTools, Failed, Savepoint, ToolUnknown, Uncertain
 from runner.contract.provider import Toolbox, ToolOutcome, ToolRequest, ToolResult, ToolResults, ToolSpec
-from runner.contract.text import excerpt, visible
+from runner.contract.text import excerpt, screened, visible
 from runner.invocation.asking import ASK, Questions
 from runner.invocation.command_tool import COMMAND, CommandTool
 from runner.invocation.completion import JsonContract
@@ -119,7 +119,7 @@ class ToolCalls:
         self, request: ToolRequest, planned: PlannedTool, said: InterventionResolved
     ) -> ToolResult:
         value = await self._journal.value(said.value)
-        text = "" if value is None else self._redactor.text(as_text(value))
+        text = "" if value is None else self._screened(as_text(value))
         await self._journal.tool_ended(planned.call, ok=True, text=text)
         return ToolResult(id=request.id, ok=True, text=text)
 
@@ -153,7 +153,7 @@ class ToolCalls:
         mark, changed = self._mark, outcome.changed
         if mark is not None and changed != ():
             await in_thread(lambda: mark(changed))
-        text = self._redactor.text(outcome.text)
+        text = self._screened(outcome.text)
         if not outcome.ok:
             text = excerpt(text, MESSAGE_CHARS_MAX)
         await self._journal.tool_ended(planned.call, ok=outcome.ok, text=text)
@@ -178,6 +178,9 @@ class ToolCalls:
         except (ProviderError, EnvironmentFault) as error:
             # It changed or went away since it was looked at; nothing was called.
             return ToolOutcome(ok=False, text=error.message)
+
+    def _screened(self, text: str) -> str:
+        return screened(text, self._redactor.text, limits.TOOL_RESULT_BYTES_MAX)
 
     def _refusal(self, spec: ToolSpec, arguments: FrozenJson) -> ToolOutcome | None:
         """Why the call is not made."""

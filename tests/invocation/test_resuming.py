@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from runner.contract import recording
+from runner.contract import limits, recording
 from runner.contract.canonical import freeze
 from runner.contract.errors import Code, ProviderError
 from runner.contract.events import InterventionResolved, ToolFailed
@@ -14,6 +14,7 @@ from runner.contract.ids import Digest
 from runner.contract.ports import Completed, Disposition, Failed, Uncertain
 from runner.contract.provider import ToolOutcome, ToolResults, ToolSpec, TurnEnded
 from runner.contract.records import Draft
+from runner.contract.text import screened
 from tests.invocation.conftest import Make
 from tests.invocation.fakes import GOOD, Delivery, asks, completes, fails, response, says
 
@@ -242,11 +243,12 @@ async def texts_of_two_lives(delivery: Delivery) -> list[str]:
 
 
 @pytest.mark.parametrize("text", ["", "\x00\x01", "x" * 10_000_000, "nul \x00 " * 1_000_000, '"null"', "null"])
-async def test_a_result_is_replayed_as_it_was(make: Make, text: str) -> None:
-    """Nothing, NUL bytes, a line of 10 MB: once, and the same to the last character."""
+async def test_a_result_is_replayed_as_it_was_told(make: Make, text: str) -> None:
+    """Nothing, NUL bytes, a line of 10 MB: once, screened, and then the same to the last character."""
     tool = Odd(text)
     told = await texts_of_two_lives(with_tool(make, tool))
-    assert told == [text, text]
+    assert told == [screened(text, str, limits.TOOL_RESULT_BYTES_MAX)] * 2
+    assert len(told[0]) <= limits.TOOL_RESULT_BYTES_MAX + 50 and "\x00" not in told[0]
     assert tool.calls == 1
 
 

@@ -15,7 +15,7 @@ LIST_CHANGED = "--tells-changes" in sys.argv
 SCHEMA = {"type": "object", "properties": {"text": {"type": "string"}}, "additionalProperties": False}
 NAMES = (
     *("echo", "structured", "fail", "refuse", "internal", "environment", "die", "die_once", "hang", "twice", "garbage"),
-    *("no_result", "flood", "hostile", "changing", "quiet", "spawn"),
+    *("no_result", "flood", "hostile", "changing", "quiet", "spawn", "hang_once"),
 )
 
 
@@ -70,6 +70,17 @@ def call(number: Any, name: str, params: dict[str, Any]) -> None:
             send({"id": number, "error": {"code": -32603, "message": "a fuse blew"}})
         case "environment":
             send({"id": number, "result": text(json.dumps([dict(os.environ), str(Path.cwd())]))})
+        case "spawn":
+            for detached in (False, True):
+                note("pids", str(subprocess.Popen(["sleep", "600"], start_new_session=detached).pid))
+            note("pids", str(os.getpid()))
+            send({"id": number, "result": text("spawned")})
+        case _:
+            misbehave(number, name, given)
+
+
+def misbehave(number: Any, name: str, given: str) -> None:
+    match name:
         case "die":
             sys.stderr.write("going down\n")
             sys.exit(3)
@@ -80,6 +91,12 @@ def call(number: Any, name: str, params: dict[str, Any]) -> None:
             send({"id": number, "result": text("second time")})
         case "hang":
             pass
+        case "hang_once":
+            if (HOME / "hung").is_fifo():
+                (HOME / "hung").write_text("here")
+                (HOME / "hung").unlink()
+            else:
+                send({"id": number, "result": text("second time")})
         case "twice":
             send({"id": number, "result": text("first")})
             send({"id": number, "result": text("second")})
@@ -91,11 +108,6 @@ def call(number: Any, name: str, params: dict[str, Any]) -> None:
             raw(b'{"jsonrpc":"2.0","id":%d,"result":{"content":[{"type":"text","text":"' % number + b"x" * 5_000_000)
         case "hostile":
             send({"id": number, "result": text("\x1b[2J\x00" + given)})
-        case "spawn":
-            for detached in (False, True):
-                note("pids", str(subprocess.Popen(["sleep", "600"], start_new_session=detached).pid))
-            note("pids", str(os.getpid()))
-            send({"id": number, "result": text("spawned")})
 
 
 def main() -> None:
