@@ -51,6 +51,7 @@ from runner.coordinator.inspection import (
     open_deliveries,
 )
 from runner.coordinator.leaving import leave_answer, leave_resolution
+from runner.coordinator.settled import accepted, alone_in_worktree, reading
 from runner.coordinator.takeover import take_over
 from runner.coordinator.verification import Probe, verify
 from runner.interpreter.interpret import interpret
@@ -63,8 +64,6 @@ from runner.ledger.store import open_reader
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dependencies:
     """What the embedding process lends to a Runner. Everything is optional.
-from runner.coordinator.origin import past_of, told_of
-from runner.coordinator.settled import accepted, alone_in_worktree, reading
 
     ``observer`` is told what happened and can change nothing. ``stop``: once set, running executes stop at their next
     boundary and answer ``Interrupted``; the Deliveries stay open.
