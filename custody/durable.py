@@ -37,6 +37,23 @@ def remove_synced(path: Path) -> None:
     sync_directory(path.parent)
 
 
+def sync_names(git_dir: Path, ref: str) -> None:
+    """The names of ``ref`` and of every object are on the disk: git fsyncs the files that it writes, but no directory.
+    ``STATE_UNWRITABLE`` when the disk refuses."""
+    place, objects = (git_dir / ref).parent, git_dir / "objects"
+    above = (directory for directory in (place, *place.parents) if directory.is_relative_to(git_dir))
+    try:
+        for directory in (*above, objects, *objects.iterdir()):
+            if directory.is_dir():
+                sync_directory(directory)
+    except OSError as error:
+        raise EnvironmentFault(
+            Code.STATE_UNWRITABLE,
+            f"{git_dir} cannot be synced: {error.strerror}",
+            remedy="look after its disk, then run the same command again",
+        ) from None
+
+
 def sync_directory(path: Path) -> None:
     fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:

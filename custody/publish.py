@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
+from custody.durable import sync_names
 from custody.git import Git
 from custody.repository import ABSENT, Repository, checked_out, read_ref
 from custody.result import AUTHOR
@@ -65,7 +66,7 @@ class Publisher:
     target: Target
 
     def look(self, *, asked: bool) -> tuple[Step, str]:
-        """What to do about the target now, and its present value."""
+        """What to do about the target now, and its present value. What is published survives a power cut."""
         current = read_ref(self.git, self.repository, self.target.ref)
         taken = self.target.ref in checked_out(self.git, self.repository)
         target = self.target
@@ -77,6 +78,8 @@ class Publisher:
             taken=taken,
             symbolic=symbolic(self.git, self.repository, target.ref),
         )
+        if step == "published":
+            sync_names(self.repository.common_dir, target.ref)
         return step, current
 
     def move(self) -> tuple[Step, str]:

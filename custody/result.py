@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from custody.durable import sync_names
 from custody.git import Git, Place
 from custody.paths import show
 from custody.repository import ABSENT, Repository, read_index, read_ref
@@ -227,7 +228,7 @@ def _message(activation: Activation) -> str:
 
 
 def keep_result(git: Git, repository: Repository, delivery: str, commit: str) -> str:
-    """The result's ref, made if it is not there; another value in it belongs to another Delivery and is left alone."""
+    """The result's ref, durable with its objects, made if it is not there; another value in it belongs to another Delivery and is left alone."""
     ref = result_ref(delivery)
     now = read_ref(git, repository, ref)
     if now == ABSENT:
@@ -242,4 +243,5 @@ def keep_result(git: Git, repository: Repository, delivery: str, commit: str) ->
             f"{ref} should hold this Delivery's result {commit} but is {now}",
             remedy=f"see what holds it; if it is not needed: git update-ref -d {ref}",
         )
+    sync_names(repository.common_dir, ref)
     return ref
