@@ -4,7 +4,7 @@
 # It is remade only when one of those files changes, or when the checkout has been moved or copied.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test soak lint check fmt docs lock clean
+.PHONY: help setup demo test crash soak lint check fmt docs lock clean
 .DELETE_ON_ERROR:
 
 # Another interpreter: make demo PYTHON=/path/to/python3.12
@@ -23,6 +23,7 @@ help: ## what can be asked for
 	@echo "make demo    set up what is needed and run a whole Delivery, offline, in seconds"
 	@echo "make test    set up what is needed and run the tests"
 	@echo "make check   everything a change must pass: make lint, then make test"
+	@echo "make crash   kill it at every boundary, fail each kind of boundary in every other way; takes some minutes"
 	@echo "make soak    kill, starve and surprise it at every boundary; takes 10 minutes, or SOAK_S seconds (docs/testing.md)"
 	@echo "make lint    format, lint, strict types, import contracts, capabilities, tracked files"
 	@echo "make fmt     put the code into the house's format"
@@ -40,6 +41,9 @@ demo: $(READY)
 
 test: $(READY)
 	@$(RUN) pytest -n 2 --dist worksteal $(ARGS)
+
+crash: $(READY)
+	$(RUN) tests.crash every $(ARGS)
 
 # Ten minutes, or as long as it is told: make soak SOAK_S=28800
 SOAK_S ?= 600

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from runner.contract import activation as a
+from runner.contract.canonical import canonical
 from runner.contract.ids import DeliveryId
 from runner.contract.layout import DeliveryLayout, delivery_layout
 from tests.crash.scenario import Scenario
@@ -22,6 +23,15 @@ CONTENTS: Final = ("objects", "artifacts")
 ASIDE: Final = ("-wal", "-shm", "owner.json")
 """What a driver that dies after the settlement leaves beside the ledger: nobody is kept out or misled by it."""
 DELIVERY: Final = DeliveryId("d1")
+CONFIG: Final = """\
+state_root = "{state}"
+[providers.openai]
+credential = {{ file = "{key}" }}
+[providers.openai.settings]
+base_url = "{url}"
+[providers.recorded]
+"""
+"""The world's config as a file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +48,7 @@ class Arena:
     def __init__(self, base: Path, scenario: Scenario, base_url: str) -> None:
         self.scenario = scenario
         self.world = World(base / "run", base_url=base_url)
-        self._template = base / "template"
+        self.template = base / "template"
         base.mkdir(parents=True)
         self.world.build()
         self.world.config()  # writes the key file
@@ -49,7 +59,11 @@ class Arena:
         places = {"effects": self.effects, "repository": self.world.repository, "obstacle": self.obstacle}
         output = a.Output.model_validate(scenario.output) if scenario.output else None
         self.activation = self.world.activation(*scenario.activation_steps(places), output=output)
-        self.world.root.rename(self._template)
+        self.activation_file = base / "activation.json"
+        self.activation_file.write_bytes(canonical(self.activation.to_json()))
+        self.config_file = base / "runner.toml"
+        self.config_file.write_text(CONFIG.format(state=self.world.state, key=self.world.root / "key", url=base_url))
+        self.world.root.rename(self.template)
         self.put_back()
         self._fingerprint = self.world.fingerprint()
 
@@ -71,10 +85,16 @@ class Arena:
     def layout(self) -> DeliveryLayout:
         return delivery_layout(self.world.state, DELIVERY)
 
+    def written(self, kind: str) -> int:
+        """The bytes of the file that is written at a boundary of this kind: a database's journal grows, all else begins."""
+        journal = {"commit ledger": self.layout.ledger, "commit checkpoints": self.layout.checkpoints}.get(kind)
+        path = Path(f"{journal}-wal")
+        return path.stat().st_size if journal is not None and path.exists() else 0
+
     def put_back(self) -> None:
         if self.world.root.exists():
             shutil.rmtree(self.world.root)
-        shutil.copytree(self._template, self.world.root, symlinks=True)
+        shutil.copytree(self.template, self.world.root, symlinks=True)
 
     def counts(self) -> Counter[str]:
         return Counter(self.effects.read_text().split())

@@ -17,12 +17,14 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from runner import Dependencies, Interrupted, NeedsIntervention, RunnerFactory, Settled, Suspended
+from runner.cli.app import run as command_line
 from runner.clock import SystemClock
 from runner.contract.errors import RunnerError
 from runner.contract.outcomes import CancelAck
 from tests.crash.arena import DELIVERY, Arena
 from tests.crash.boundaries import Boundaries
-from tests.crash.faults import Fault, Plan
+from tests.crash.faults import Fault, Plan, writes_end_processes
+from tests.crash.power import Synced, tell_of_fsyncs
 
 RUN_S: Final = 60.0
 """A run that takes longer hangs."""
@@ -42,8 +44,12 @@ class Run:
     detail: str = ""
     effects: tuple[dict[str, Any], ...] = ()
     waits: tuple[dict[str, Any], ...] = ()
+    said: str = ""
+    """What the command line printed."""
     reached: tuple[str, ...] = ()
     struck: str = ""
+    synced: tuple[Synced, ...] = ()
+    """What fsync confirmed, in order."""
 
     def __str__(self) -> str:
         return f"{self.end} {self.outcome}{self.family} {self.detail}".strip()
@@ -108,14 +114,17 @@ class Order:
     """What a process is to do, and what happens to it."""
 
     fault: Fault | None = None
-    action: Literal["execute", "cancel"] = "execute"
+    action: Literal["execute", "cancel", "command-line"] = "execute"
     backwards: bool = False
     """Its clock goes backwards."""
     commits: bool = True
     """See ``faults.Plan``."""
 
 
-def run(arena: Arena, order: Order = Order(), on_ask: Callable[[], None] = lambda: None) -> Run:
+EXECUTE: Final = Order()
+
+
+def run(arena: Arena, order: Order = EXECUTE, on_ask: Callable[[], None] = lambda: None) -> Run:
     """One process that executes (or cancels) the arena's Delivery, to its end or its fault. ``on_ask`` is called while it
     stands still at the boundary of an ``ask``."""
     lines_r, lines_w = os.pipe()
@@ -130,14 +139,15 @@ def run(arena: Arena, order: Order = Order(), on_ask: Callable[[], None] = lambd
     os.close(go_r)
     child = Child(pid=pid, lines=lines_r, go=go_w)
     status = child.read(on_ask)
-    said: dict[str, Any] = {}
+    said: dict[str, Any] = {"synced": tuple(value.pop("synced") for value in child.values if "synced" in value)}
     for value in child.values:
         said |= value
     said.pop("ask", None)
     if status is None:
         said["end"] = "hung"
     elif os.WIFSIGNALED(status):
-        said["end"] = "killed" if os.WTERMSIG(status) == signal.SIGKILL else f"signal {os.WTERMSIG(status)}"
+        ending = os.WTERMSIG(status)
+        said["end"] = "killed" if ending in (signal.SIGKILL, signal.SIGXFSZ) else f"signal {ending}"
     return Run(**said)
 
 
@@ -154,16 +164,32 @@ def _live(arena: Arena, order: Order, lines: int, go: int) -> None:
     try:
         os.chdir("/")
         os.environ["TMPDIR"] = str(arena.temporary)
-        plan = Plan(fault=order.fault, tell=tell, ask=ask, commits=order.commits)
+        plan = Plan(fault=order.fault, tell=tell, ask=ask, written=arena.written, commits=order.commits)
         boundaries = Boundaries(arena.world.root, plan.strike)
         clock = WatchedClock(boundaries.ask, backwards=order.backwards, hasty=order.action == "cancel")
+        if order.fault is not None and order.fault.name == "torn":
+            writes_end_processes()
+        tell_of_fsyncs(arena.world.root, tell)
         boundaries.watch()
-        said = asyncio.run(_act(arena, order.action, Dependencies(clock=clock)))
+        if order.action == "command-line":
+            said = _command_line(arena)
+        else:
+            said = asyncio.run(_act(arena, order.action, Dependencies(clock=clock)))
         tell({**said, "reached": plan.reached})
     except BaseException as error:
         tell({"end": "traceback", "detail": _last_words(error)})
     finally:
         os._exit(0)
+
+
+def _command_line(arena: Arena) -> dict[str, Any]:
+    """``runner execute`` as a script runs it: its exit code, and all that it printed."""
+    printed = os.memfd_create("printed")
+    os.dup2(printed, 1)
+    os.dup2(printed, 2)
+    code = command_line(["execute", str(arena.activation_file), "--config", str(arena.config_file), "--json"])
+    sys.stdout.flush()
+    return {"end": "exited", "detail": str(code), "said": os.pread(printed, 1_000_000, 0).decode()}
 
 
 def _last_words(error: BaseException) -> str:

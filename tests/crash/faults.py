@@ -8,7 +8,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
-FaultName = Literal["kill", "kill-soon", "full", "io", "error", "ask"]
+FaultName = Literal["kill", "kill-soon", "torn", "full", "io", "error", "ask", "ask-kill"]
+
+TORN_BYTES: Final = (1, 60, 3000)
+"""How much of a write still reaches the file, in turn."""
 
 SOON_S: Final = (0.0005, 0.002, 0.006)
 """How long after the boundary the delayed kill comes, in turn: inside git, or between two of our own writes."""
@@ -17,7 +20,8 @@ SOON_S: Final = (0.0005, 0.002, 0.006)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
     """``kill``: SIGKILL. ``kill-soon``: SIGKILL from outside a moment later. ``full``: the disk is full; for a COMMIT no file
-    may grow any more. ``io``: an I/O error. ``error``: an exception that nobody expects. ``ask``: somebody outside acts."""
+    may grow any more. ``torn``: the next writes, ours or git's, end in the middle, and their process with them. ``io``: an
+    I/O error. ``error``: an exception that nobody expects. ``ask``: somebody outside acts; ``ask-kill``: and then SIGKILL."""
 
     name: FaultName
     at: int
@@ -36,6 +40,8 @@ class Plan:
     fault: Fault | None
     tell: Callable[[dict[str, Any]], None]
     ask: Callable[[], None]
+    written: Callable[[str], int]
+    """How many bytes the file that is written at a boundary of that kind has already."""
     commits: bool = True
     """Whether COMMITs are counted (a boundary at which no other process can write the same database), or appends."""
     reached: list[str] = field(default_factory=list)
@@ -60,8 +66,14 @@ class Plan:
                 os.kill(os.getpid(), signal.SIGKILL)
             case "kill-soon":
                 kill_after(SOON_S[fault.at % len(SOON_S)])
+            case "torn":
+                limit = self.written(fault.kind or "") + TORN_BYTES[fault.at % len(TORN_BYTES)]
+                resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
             case "ask":
                 self.ask()
+            case "ask-kill":
+                self.ask()
+                os.kill(os.getpid(), signal.SIGKILL)
             case "full" if not catchable:
                 # SQLite's own writes: nothing may grow beyond the smallest file there is.
                 resource.setrlimit(resource.RLIMIT_FSIZE, (1, resource.RLIM_INFINITY))
@@ -80,3 +92,9 @@ def kill_after(seconds: float) -> None:
         signal.sigtimedwait([], seconds)
         os.kill(victim, signal.SIGKILL)
         os._exit(0)
+
+
+def writes_end_processes() -> None:
+    """Whoever writes beyond the limit of ``torn`` ends at once, without a core. Before there are threads."""
+    signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

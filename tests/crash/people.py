@@ -14,11 +14,12 @@ ERRORS_MAX: Final = 6
 class Person:
     def __init__(self, arena: Arena) -> None:
         self._arena = arena
-        self._errors = 0
+        self.wake()
 
     def wake(self) -> None:
         """A new run begins."""
         self._errors = 0
+        self.gives_up = False
 
     def helps(self, done: Run) -> bool:
         """Whether it now makes sense to execute once more, perhaps because somebody did something."""
@@ -43,6 +44,9 @@ class Person:
         records = RunnerFactory(self._arena.world.config()).open_records()
         for effect in done.effects:
             site, _, visit = effect["step"].partition("@")
+            if self.gives_up:
+                records.resolve(DELIVERY, call=effect["call"], resolution="abandon", value=None)
+                break
             happened = self._arena.counts()[site] >= int(visit)
             said = "happened" if happened else "did-not-happen"
             records.resolve(DELIVERY, call=effect["call"], resolution=said, value={"exit": 0} if happened else None)

@@ -30,10 +30,8 @@ class Scenario:
     """What a person answers to a wait, by its step."""
     obstacle: str = ""
     """A path below the world's root where a step puts something in the way; somebody removes it after two errors."""
-    proofs: tuple[str, ...] = ("kill",)
-    """What is done to it in the normal suite; ``soak`` does everything to all."""
-    every: int = 1
-    """In the normal suite each n-th boundary is struck, and the first of each kind in ``reaches``; 1 is all of them."""
+    proofs: tuple[str, ...] = ()
+    """What is done to it besides kills and failures; see ``acts.PROOFS``. ``soak`` does everything to all."""
     reaches: tuple[str, ...] = ()
     """The kinds of boundaries that this scenario is there for: one that is not reached is a failure."""
 
