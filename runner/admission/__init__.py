@@ -10,6 +10,7 @@ Owned invariants
 
 from runner.admission.admit import admit, check, checked_input, input_value, target_of
 from runner.admission.bindings import Binding, parse_binding, parse_bindings
+from runner.admission.fork import admit_again, admit_changed
 from runner.admission.load import LoadedPackage, load_package
 from runner.admission.package import SetupStep
 from runner.admission.setup import run_setup
@@ -32,6 +33,8 @@ __all__ = [
     "Repository",
     "SetupStep",
     "admit",
+    "admit_again",
+    "admit_changed",
     "check",
     "checked_input",
     "declared_tools",

@@ -190,11 +190,17 @@ def _preview(loaded: "LoadedPackage") -> "Activation":
 def admit_wish(wish: Wish, config: "RunnerFactoryConfig", out: Path | None) -> Admitted:
     """Everything that can be refused is refused before the first write. Then the worktree is made and set up, and the
     activation written to ``out`` (by default under the state root); what fails there leaves nothing behind."""
+    setup, admitted = _planned(wish, config, out)
+    make(setup, admitted, Path(config.state_root))
+    return admitted
+
+
+def make(setup: "tuple[SetupStep, ...]", admitted: Admitted, state_root: Path) -> None:
+    """The worktree, set up, and the activation's file; what fails leaves nothing behind."""
     from runner.admission import make_worktree, run_setup
 
-    setup, admitted = _planned(wish, config, out)
     try:
-        _make_state_root(Path(config.state_root))
+        _make_state_root(state_root)
         if admitted.checkout.fresh:
             make_worktree(admitted.checkout)
             run_setup(setup, admitted.checkout)
@@ -202,7 +208,6 @@ def admit_wish(wish: Wish, config: "RunnerFactoryConfig", out: Path | None) -> A
     except BaseException:
         admitted.undo()
         raise
-    return admitted
 
 
 def _planned(wish: Wish, config: "RunnerFactoryConfig", out: Path | None) -> tuple["tuple[SetupStep, ...]", Admitted]:
@@ -246,20 +251,20 @@ def _planned(wish: Wish, config: "RunnerFactoryConfig", out: Path | None) -> tup
         package=loaded,
         worktree=checkout,
         input=values,
-        bindings={role: _frozen(factory, binding) for role, binding in bindings.items()},
+        bindings={role: frozen(factory, binding) for role, binding in bindings.items()},
         descriptors=descriptors,
         offers=offers,
         delivery=delivery,
-        admitted_at=_now().strftime("%Y-%m-%dT%H:%M:%SZ"),
+        admitted_at=now().strftime("%Y-%m-%dT%H:%M:%SZ"),
         target_ref=wish.target,
         push=wish.push,
     )
     factory.check(activation)
-    made = _missing(checkout.path.parent if checkout.fresh else state_root, file.parent)
+    made = missing(checkout.path.parent if checkout.fresh else state_root, file.parent)
     return loaded.setup, Admitted(activation=activation, file=file, checkout=checkout, made=made)
 
 
-def _frozen(factory: "RunnerFactory", binding: "Binding") -> "Binding":
+def frozen(factory: "RunnerFactory", binding: "Binding") -> "Binding":
     """The binding as its provider freezes it."""
     model, options = factory.bind(binding.provider, binding.model)
     return replace(binding, model=model, options=options)
@@ -271,7 +276,7 @@ def _file_on_the_way(directory: Path) -> Path | None:
     return None if found is None or found.is_dir() else found
 
 
-def _missing(*directories: Path) -> tuple[Path, ...]:
+def missing(*directories: Path) -> tuple[Path, ...]:
     """The directories on the way to these that do not exist, the outer ones first."""
     wanted = {place.absolute() for directory in directories for place in (directory, *directory.parents)}
     return tuple(sorted((path for path in wanted if not path.exists()), key=lambda path: len(path.parts)))
@@ -282,7 +287,7 @@ def remove_made_worktree(state_root: Path, where: Where) -> bool:
     from runner.admission import Checkout, discover, remove_worktree
     from runner.contract.ids import ObjectId
 
-    made = _worktree(state_root, where.delivery)
+    made = worktree_of(state_root, where.delivery)
     if where.repository is None or not made.is_dir() or made.resolve() != Path(where.worktree):
         return False
     commit = ObjectId(where.base_commit)  # removal looks at the path and the repository only
@@ -299,7 +304,7 @@ def _checkout(wish: Wish, repository: "Repository", state_root: Path, delivery: 
     if wish.in_place:
         return in_place(repository, include_dirty=wish.include_dirty)
     base = None if wish.base == "HEAD" else wish.base
-    return planned_worktree(repository, base=base, directory=_worktree(state_root, delivery))
+    return planned_worktree(repository, base=base, directory=worktree_of(state_root, delivery))
 
 
 def _make_state_root(state_root: Path) -> None:
@@ -325,7 +330,7 @@ def _delivery(wish: Wish, package_name: str, state_root: Path) -> DeliveryId:
     """The id that was asked for, if nothing has it; else a new one from the package's name and the time."""
     if wish.delivery is not None:
         asked = delivery_id(wish.delivery)
-        if _is_taken(state_root, asked):
+        if is_taken(state_root, asked):
             raise CallerError(
                 Code.USAGE,
                 f"the Delivery {asked} exists already",
@@ -333,23 +338,23 @@ def _delivery(wish: Wish, package_name: str, state_root: Path) -> DeliveryId:
             )
         return asked
     slug = re.sub(r"[^a-z0-9]+", "-", package_name.lower())[:NAME_CHARS_MAX].strip("-") or "delivery"
-    stem = f"{slug}-{_now():%Y%m%d-%H%M%S}"
+    stem = f"{slug}-{now():%Y%m%d-%H%M%S}"
     numbered = (stem if n == 1 else f"{stem}-{n}" for n in range(1, 1000))
-    return delivery_id(next(name for name in numbered if not _is_taken(state_root, name)))
+    return delivery_id(next(name for name in numbered if not is_taken(state_root, name)))
 
 
-def _is_taken(state_root: Path, delivery: str) -> bool:
+def is_taken(state_root: Path, delivery: str) -> bool:
     places = (
         state_root / "deliveries" / delivery,
-        _worktree(state_root, delivery),
+        worktree_of(state_root, delivery),
         kept_file(state_root, delivery),
     )
     return any(place.exists() for place in places)
 
 
-def _worktree(state_root: Path, delivery: str) -> Path:
+def worktree_of(state_root: Path, delivery: str) -> Path:
     return state_root / "worktrees" / delivery
 
 
-def _now() -> dt.datetime:
+def now() -> dt.datetime:
     return dt.datetime.now(dt.UTC)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from runner.admission.history import diffstat
 from runner.cli import config_lookup, render
 from runner.cli.activation_file import find_activation, kept_file, read_activation, where_of
-from runner.cli.admitting import Wish, admit_wish, remove_made_worktree
+from runner.cli.admitting import Admitted, Wish, admit_wish, remove_made_worktree
 from runner.cli.driving import Driven, drive
 from runner.cli.exit_codes import Exit, of_error, of_result, worst
 from runner.cli.failures import document_of
@@ -43,7 +43,7 @@ class Manner:
 def execute_one(word: str, lookup: config_lookup.Lookup, manner: Manner) -> int:
     """``runner execute``, with a file or a Delivery's id: the exit code. Whoever names one wants it tried now, whatever its
     suspension says. A worktree that ``admit`` or ``run`` made goes after a completed settlement."""
-    config = _recording(config_lookup.load_to_act(lookup), manner.record)
+    config = recording(config_lookup.load_to_act(lookup), manner.record)
     factory = _factory(config)
     document, file = find_activation(word, factory.open_records())
     driven, where = _driven(factory, config, document, file, manner, ask=manner.ask, early=True)
@@ -53,15 +53,20 @@ def execute_one(word: str, lookup: config_lookup.Lookup, manner: Manner) -> int:
 def run_wish(wish: Wish, lookup: config_lookup.Lookup, manner: Manner) -> int:
     """``runner run``: the exit code. The activation is kept under the state root, so that ``execute`` can go on with it;
     a fresh worktree is removed after a completed settlement and after a refusal that began nothing."""
-    from runner.admission import remove_worktree
-
-    config = _recording(config_lookup.load_to_act(lookup), manner.record)
+    config = recording(config_lookup.load_to_act(lookup), manner.record)
     factory = _factory(config)
     admitted = admit_wish(wish, config, None)
     if not lookup.trusted:
         say(f"config {lookup.source}, found in the repository")
     say(f"Delivery {admitted.delivery}", "bold")
     say(f"  package    {wish.package}")
+    return drive_admitted(admitted, factory, config, manner)
+
+
+def drive_admitted(admitted: Admitted, factory: "RunnerFactory", config: "RunnerFactoryConfig", manner: Manner) -> int:
+    """Drives what was just admitted: the exit code. Its worktree is removed as ``run_wish`` says."""
+    from runner.admission import remove_worktree
+
     say(f"  repository {admitted.checkout.repository.root}")
     say(f"  worktree   {admitted.checkout.path}")
     document = read_activation(admitted.file)
@@ -82,7 +87,7 @@ def run_wish(wish: Wish, lookup: config_lookup.Lookup, manner: Manner) -> int:
 def execute_open(lookup: config_lookup.Lookup, manner: Manner) -> int:
     """``runner execute --open``: every open Delivery that nobody drives, one after another, each shown in one line. The exit
     code is the worst. One whose time has not come is not tried. Nobody is asked; a stop leaves the rest as they are."""
-    config = _recording(config_lookup.load_to_act(lookup), manner.record)
+    config = recording(config_lookup.load_to_act(lookup), manner.record)
     factory = _factory(config)
     records = factory.open_records()
     ended: list[dict[str, Any]] = []
@@ -137,7 +142,7 @@ def _factory(config: "RunnerFactoryConfig") -> "RunnerFactory":
     return RunnerFactory(config)
 
 
-def _recording(config: "RunnerFactoryConfig", record: Path | None) -> "RunnerFactoryConfig":
+def recording(config: "RunnerFactoryConfig", record: Path | None) -> "RunnerFactoryConfig":
     return config if record is None else config.model_copy(update={"record_dir": str(record.absolute())})
 
 
