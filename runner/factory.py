@@ -9,7 +9,7 @@ Owned invariants
 import asyncio
 import secrets
 from collections.abc import AsyncIterator, Iterable, Iterator
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager, closing
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager, closing, contextmanager
 from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
@@ -37,12 +37,23 @@ from runner.contract.grant import GrantKey
 from runner.contract.ids import DeliveryId, ObjectId, StepRef, delivery_id
 from runner.contract.kept import Difference, Restoration
 from runner.contract.layout import DeliveryLayout, delivery_layout
-from runner.contract.outcomes import CancelAck, DeliveryState, ExecuteResult, OpenWait, Takeover, Verification
+from runner.contract.outcomes import (
+    CancelAck,
+    DeliveryState,
+    Departure,
+    ExecuteResult,
+    OpenWait,
+    SavepointState,
+    TakenOver,
+    Takeover,
+    Verification,
+)
 from runner.contract.plan import Plan
 from runner.contract.ports import Bridge, Case, Clock, Deferred, Observer, OfferedTool, Rooms
 from runner.contract.provider import ProviderDescriptor
 from runner.contract.records import Record
 from runner.coordinator.coordinator import Coordinator
+from runner.coordinator.departure import Places, savepoints_in
 from runner.coordinator.inspection import (
     accepted_activation,
     decided_output,
@@ -50,7 +61,9 @@ from runner.coordinator.inspection import (
     list_deliveries,
     open_deliveries,
 )
+from runner.coordinator.journal import settled_in
 from runner.coordinator.leaving import leave_answer, leave_resolution
+from runner.coordinator.origin import past_of, told_of
 from runner.coordinator.settled import accepted, alone_in_worktree, reading
 from runner.coordinator.takeover import take_over
 from runner.coordinator.verification import Probe, verify
@@ -181,6 +194,37 @@ class Records:
         goes on with it. ``call-unknown`` when nothing like that is uncertain; ``answer-invalid`` when it does not fit, or
         something else was said before."""
         leave_resolution(self._layout(delivery), call=call, said=resolution, value=value, who=who, clock=self.clock)
+
+    def savepoints(self, delivery: DeliveryId) -> tuple[SavepointState, ...]:
+        """Every savepoint in the order of their records, also of a Delivery that is being driven."""
+        return savepoints_in(tuple(self.events(delivery)))
+
+    def savepoint_to_fork(self, delivery: DeliveryId, word: str) -> Departure:
+        """Where a new Delivery starts from ``delivery`` at the savepoint that ``word`` names: the origin for its activation.
+        ``savepoint-unknown``; ``origin-invalid`` when nothing can start there."""
+        with self._places(delivery) as places:
+            return places.savepoint(word)
+
+    def failure_to_retry(self, delivery: DeliveryId) -> Departure:
+        """Where a new Delivery starts to try again what made ``delivery`` end badly. ``origin-invalid`` saying what to do
+        instead when it is open, completed, or did not end in a step."""
+        with self._places(delivery) as places:
+            return places.failure()
+
+    def taken_over(self, activation: Activation) -> TakenOver:
+        """What ``activation`` takes over from its origin, judged as ``execute`` will; the same ``CallerError``."""
+        plan = interpret(activation)[1]
+        return told_of(past_of(self.state_root, activation, plan, fitting), activation)
+
+    @contextmanager
+    def _places(self, delivery: DeliveryId) -> Iterator[Places]:
+        with open_reader(self._layout(delivery)) as reader:
+            yield Places(
+                delivery=delivery,
+                records=tuple(reader.read()),
+                digest_at=reader.digest_at,
+                settlement=settled_in(reader),
+            )
 
     def takeover(self, delivery: DeliveryId) -> Takeover:
         """Ends whoever drives ``delivery``, and everything that was started for it; then its fence is free. May take some

@@ -7,7 +7,14 @@ from typing import Annotated
 
 import typer
 
-from runner.cli import attention_commands, delivery_commands, kept_commands, package_commands, setup_commands
+from runner.cli import (
+    attention_commands,
+    delivery_commands,
+    kept_commands,
+    origin_commands,
+    package_commands,
+    setup_commands,
+)
 from runner.cli.options import ConfigOption
 
 app = typer.Typer(
@@ -20,7 +27,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-for family in (setup_commands, package_commands, delivery_commands, attention_commands, kept_commands):
+for family in (setup_commands, package_commands, delivery_commands, attention_commands, kept_commands, origin_commands):
     family.register(app)
 
 

@@ -57,6 +57,8 @@ def state_lines(
     if state.accepted_at:
         lines.append(f"  accepted   {when(state.accepted_at)}")
         lines.append(f"  {'settled' if settled else 'last sign':<10} {when(state.last_at)}")
+    if state.origin:
+        lines.append(f"  origin     {state.origin}")
     lines.append(f"  isolation  {isolation_text(state.isolation)}")
     if total := str(_total(state.steps)):
         lines.append(f"  spent      {total}")
