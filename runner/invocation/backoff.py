@@ -45,7 +45,7 @@ class Gate:
 
     async def share(self, pause_s: float, clock: Clock) -> None:
         """Closes the gates of all processes for ``pause_s``."""
-        await in_thread(lambda: self._shared.begin(pause_s, clock.now()))
+        await in_thread(lambda: self._shared.extend(pause_s, clock.now()))
 
     async def passed(self, clock: Clock) -> float:
         """0.0 once the gate is open. What is left of its pause as soon as it is clear that the wait would exceed

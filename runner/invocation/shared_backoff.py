@@ -29,7 +29,7 @@ class SharedBackoff:
     def __init__(self, path: Path) -> None:
         self._path = path
 
-    def begin(self, pause_s: float, now: dt.datetime) -> None:
+    def extend(self, pause_s: float, now: dt.datetime) -> None:
         """Nobody calls the provider for ``pause_s`` from ``now``. A pause that ends later stands. Of two that are written at
         the same moment one may be lost."""
         pause_s = min(pause_s, SHARED_S_MAX)

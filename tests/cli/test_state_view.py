@@ -87,6 +87,20 @@ def test_an_open_delivery_says_how_to_go_on() -> None:
     assert "    continue           runner execute d1\n" in left
 
 
+def test_why_it_is_suspended() -> None:
+    """Reason, step, detail, and from when on the next execute is worth it; open questions speak for themselves."""
+    said = {"reason": "transient", "detail": "openai: gone\x1b[1m", "step": "plan@1"}
+    later = delivery(phase="suspended", suspended={**said, "not_before": "2026-01-01T12:00:00Z"})
+    assert "  because    transient at plan\n             openai: gone" in shown(later)
+    assert "\x1b" not in shown(later)
+    assert "  next try   not before 2026-01-01 12:00:00 UTC\n" in shown(later)
+    past = delivery(phase="suspended", suspended={**said, "not_before": "2026-01-01T10:30:00Z"})
+    assert "  next try   now\n" in shown(past)
+    wait = OpenWait(wait="ask@1", kind="approval", step="ask@1", prompt="?", answer_schema={}, since=AT)
+    asked = delivery(phase="suspended", waits=(wait,), suspended={**said, "not_before": None})
+    assert "because" not in shown(asked)
+
+
 EFFECT = UncertainEffect(
     step="deploy@1", call="deploy@1/1/t1", tool="command", input_text="./deploy", key="sha256:k", since=AT
 )

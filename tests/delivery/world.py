@@ -149,10 +149,12 @@ class World:
             pipe.write_text("")
             raise AssertionError(f"the step never began: {await running}")
 
-    async def execute(self, activation: a.Activation, dependencies: Dependencies | None = None) -> ExecuteResult:
+    async def execute(
+        self, activation: a.Activation, dependencies: Dependencies | None = None, *, early: bool = False
+    ) -> ExecuteResult:
         """In a Runner of its own, as a new process would."""
         async with RunnerFactory(self.config()).open(dependencies) as runner:
-            return await runner.execute(activation)
+            return await runner.execute(activation, early=early)
 
     async def settle(self, activation: a.Activation) -> Settlement:
         result = await self.execute(activation)

@@ -78,10 +78,10 @@ async def test_nothing_else_sets_it(make: Make, signals: dict[str, Any]) -> None
 def test_it_is_kept_and_only_prolonged(tmp_path: Path) -> None:
     """By whoever reads the file; a shorter pause does not end a longer one; then it is over."""
     path = backoff_file(tmp_path, "p")
-    SharedBackoff(path).begin(100.0, NOW)
-    SharedBackoff(path).begin(5.0, later(10))
+    SharedBackoff(path).extend(100.0, NOW)
+    SharedBackoff(path).extend(5.0, later(10))
     assert SharedBackoff(path).left_s(later(40)) == 60.0
-    SharedBackoff(path).begin(100.0, later(50))
+    SharedBackoff(path).extend(100.0, later(50))
     assert SharedBackoff(path).left_s(later(60)) == 90.0
     assert SharedBackoff(path).left_s(later(151)) == 0.0
     assert [p.name for p in path.parent.iterdir()] == ["p.json"]
@@ -90,7 +90,7 @@ def test_it_is_kept_and_only_prolonged(tmp_path: Path) -> None:
 def test_a_clock_that_was_set_back_makes_nobody_wait(tmp_path: Path) -> None:
     """A pause from the future is none; a clock that is a little behind waits no longer than the pause."""
     shared = SharedBackoff(backoff_file(tmp_path, "p"))
-    shared.begin(100.0, NOW)
+    shared.extend(100.0, NOW)
     assert shared.left_s(later(-3_600)) == 0.0
     assert shared.left_s(later(-5)) == 100.0
 
@@ -98,7 +98,7 @@ def test_a_clock_that_was_set_back_makes_nobody_wait(tmp_path: Path) -> None:
 def test_no_endpoint_stops_everybody_for_ever(tmp_path: Path) -> None:
     """Whatever it asks for."""
     shared = SharedBackoff(backoff_file(tmp_path, "p"))
-    shared.begin(1e9, NOW)
+    shared.extend(1e9, NOW)
     assert shared.left_s(NOW) == SHARED_S_MAX
 
 
@@ -125,7 +125,7 @@ def test_a_damaged_file_says_nothing(tmp_path: Path, content: bytes) -> None:
     path.parent.mkdir()
     path.write_bytes(content)
     assert SharedBackoff(path).left_s(NOW) == 0.0
-    SharedBackoff(path).begin(9.0, NOW)
+    SharedBackoff(path).extend(9.0, NOW)
     assert SharedBackoff(path).left_s(NOW) == 9.0
 
 
@@ -136,5 +136,5 @@ def test_what_is_no_file_is_not_waited_on(tmp_path: Path) -> None:
         path.parent.mkdir(exist_ok=True)
         make(path)
         assert SharedBackoff(path).left_s(NOW) == 0.0
-        SharedBackoff(path).begin(9.0, NOW)
-    SharedBackoff(tmp_path / "no" / "such" / "place.json").begin(9.0, NOW)
+        SharedBackoff(path).extend(9.0, NOW)
+    SharedBackoff(tmp_path / "no" / "such" / "place.json").extend(9.0, NOW)

@@ -193,9 +193,10 @@ class _Server(ThreadingHTTPServer):
 
 @dataclass
 class ScriptedOpenAi:
-    """The server, on a free port of 127.0.0.1 for the length of a ``with`` block."""
+    """The server, on a free port of 127.0.0.1 (or ``port``) for the length of a ``with`` block."""
 
     script: Script
+    port: int = 0
     requests: list[Request] = field(default_factory=list)
     errors: list[BaseException | None] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -206,7 +207,7 @@ class ScriptedOpenAi:
         return f"http://127.0.0.1:{self._server.server_port}/v1"
 
     def __enter__(self) -> "ScriptedOpenAi":
-        self._server = _Server(("127.0.0.1", 0), _Handler)
+        self._server = _Server(("127.0.0.1", self.port), _Handler)
         self._server.owner = self
         self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02})
         self._thread.start()
