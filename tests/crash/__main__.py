@@ -89,6 +89,7 @@ def prove_every(given: list[str], seed: int, jobs: int) -> Report:
             report.add(part)
             covered = f"{part.struck.total()} faults, {len(part.wrong)} wrong"
             print(f"{time.monotonic() - began:4.0f} s  {number}/{len(parts)}  {parts[done]}: {covered}", flush=True)
+            print("".join(f"       {line}\n" for line in part.wrong), end="", flush=True)
     return report
 
 

@@ -114,11 +114,15 @@ class Arena:
             ref=git(world.repository, "for-each-ref", "--format=%(objectname)", self.activation.target.ref),
         )
 
-    def left_over(self) -> list[str]:
-        """What no run may leave behind: locks, temporary files, a lease, processes, a change of what is the user's."""
+    def left_over(self, *, git_died: bool = False) -> list[str]:
+        """What no run may leave behind: locks, temporary files, a lease, processes, a change of what is the user's. A git that
+        died in the middle of an object leaves a part of it in the user's repository, which nobody but git's gc may remove."""
+        objects = self.world.repository / ".git" / "objects"
         wrong = [f"process {pid}" for pid in self.processes(CHILD_S)]
         wrong += [f"temporary file {path}" for path in self.temporary.iterdir()]
         for path in self.world.root.rglob("*"):
+            if git_died and path.is_relative_to(objects):
+                continue
             if path.name.startswith((".new-", "tmp_obj_")) or path.name == "index.lock":
                 wrong.append(f"left: {path.relative_to(self.world.root)}")
         leases = self.world.state / "leases"

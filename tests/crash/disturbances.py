@@ -27,7 +27,7 @@ def kill(proof: Proof, place: Place, name: FaultName = "kill", then: Callable[[]
     done = proof.strike(name, place)
     proof.died()
     then()
-    proof.finish(f"{name} at {place}", [done])
+    proof.finish(f"{name} at {place}", [done], git_died=name == "torn")
 
 
 def pair(proof: Proof, place: Place, second: FaultName, number: int) -> None:

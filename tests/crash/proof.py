@@ -154,11 +154,11 @@ class Proof:
             story.append(self.run())
         return story[-1], story
 
-    def finish(self, where: str, runs: list[Run]) -> None:
+    def finish(self, where: str, runs: list[Run], *, git_died: bool = False) -> None:
         """Executes until it has settled, then compares."""
         done, story = self.settle(runs)
         wrong = self._compare(done) if done.end == "settled" else ["it does not settle"]
-        wrong += self.arena.left_over()
+        wrong += self.arena.left_over(git_died=git_died)
         self.wrong(where, wrong, story)
 
     def ended(self, where: str, runs: list[Run], ends: tuple[str, ...]) -> None:
