@@ -11,6 +11,7 @@ from runner.contract.plan import Plan
 from runner.contract.records import Record
 
 EARLIER: Final = "fork at a savepoint from before it, or leave that part of the workflow as it was"
+BEFORE: Final = "start before it; 'runner retry' does, for a step that failed"
 SKIPS: Final = frozenset({Readiness.SKIP_BLOCKED, Readiness.SKIP_NEEDS, Readiness.SKIP_NOT_CHOSEN})
 
 
@@ -36,7 +37,8 @@ def _problems(topology: Topology, records: tuple[Record, ...], inside: StepRef |
         )
     ending = final(snapshot)
     if ending is not None:
-        yield _found(snapshot.step(ending), "it ends the Delivery, so nothing would be left to do")
+        problem = "its end is the Delivery's, so nothing would be left to do"
+        yield (Finding(place=f"step {snapshot.step(ending)}", problem=problem, fix=BEFORE),)
     if inside is not None:
         problem = _opened(topology, snapshot, inside)
         if not problem and judge(topology, snapshot, inside.site) is not Readiness.READY:

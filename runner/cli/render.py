@@ -204,7 +204,8 @@ def after_settlement(settlement: Settlement, where: Where) -> list[tuple[str, st
     if publication.disposition == "conflict":
         keep = ("keep the result", git_command(where, "branch", f"{settlement.delivery}-result", commit))
         return [("see the target", git_command(where, "log", "--oneline", "-5", short(publication.new))), diff, keep]
-    return [diff] if commit != base else []
+    again = [("try that step again", runner_command(where, "retry", settlement.delivery))] if settlement.step else []
+    return [*again, *([diff] if commit != base else [])]
 
 
 def _kind(result: ExecuteResult) -> str:

@@ -54,10 +54,9 @@ def lines(savepoints: tuple[SavepointState, ...], names: dict[int, str], where: 
     def line(row: tuple[str, ...]) -> str:
         return "  ".join(f"{cell:<{size}}" for cell, size in zip(row, widths, strict=True)).rstrip()
 
-    name = names[savepoints[-1].seq]
     go_on = [
-        ("start there", runner_command(where, "fork", where.delivery, name)),
-        ("see its files", runner_command(where, "restore", where.delivery, name.partition("@")[0], "--to", "DIR")),
+        ("start at one", runner_command(where, "fork", where.delivery, "SAVEPOINT")),
+        ("see its files", runner_command(where, "restore", where.delivery, "SAVEPOINT", "--to", "DIR")),
     ]
     return [(line(head), "bold"), *(line(row) for row in rows), *command_lines(go_on, width)]
 

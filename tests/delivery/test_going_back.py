@@ -1,6 +1,6 @@
 """A new Delivery from the middle of another: what had ended counts, what had not is done, over the files as they were then."""
 
-from collections.abc import Mapping
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -9,11 +9,11 @@ import pytest
 from runner import RunnerFactory
 from runner.contract import activation as a
 from runner.contract.errors import CallerError, Code
-from runner.contract.events import DeliveryForked, SavepointTaken, ToolCalled
+from runner.contract.events import SavepointTaken, ToolCalled
 from runner.contract.ids import DeliveryId
 from runner.contract.outcomes import Departure
 from runner.factory import Records
-from tests.delivery.world import EVERYTHING, PY, READ_ONLY, World, agent, command, git
+from tests.delivery.world import EVERYTHING, PY, World, agent, command, git
 from tests.servers.chunks import Call, Calls, Result
 from tests.servers.scripted_openai import ScriptedOpenAi, in_order
 
@@ -135,3 +135,114 @@ async def test_a_fork_goes_on_behind_a_tool_call(world: World) -> None:
     assert all(check.ok for check in records(world).verify(DeliveryId("d2")).checks)
     changed = git(world.repository, "diff", "--name-only", old.workspace.base_commit, second.result_commit).split()
     assert changed == ["a.txt", "src/a", "src/b", "src/c", "src/d"]
+
+
+def only(world: World, old: a.Activation, word: str) -> Departure:
+    return records(world).savepoint_to_fork(DeliveryId(old.delivery), word)
+
+
+async def test_a_changed_workflow_takes_over_what_fits(world: World) -> None:
+    """An end whose step is defined differently now is taken over and named; a step that is gone, one that now follows something
+    that has not run, and an end that ends the Delivery are refused by name before anything is made."""
+    old = failing(world)
+    await world.settle(old)
+    (world.root / "mended").touch()
+    steps = {step.id: step for step in old.workflow.steps}
+    other = command("one", *counted(world, "z"))
+    departure = only(world, old, "one")
+
+    def changed(*given: a.Step, name: str) -> a.Activation:
+        workflow = old.workflow.model_copy(update={"steps": given})
+        return started(world, old, departure, name, workflow=workflow)
+
+    fits = changed(other, steps["two"], steps["three"], name="fits")
+    assert records(world).taken_over(fits).changed == ("one@1",)
+    assert (await world.settle(fits)).outcome == "completed"
+    assert ran(world) == "ac"
+    gone = changed(command("two", "true"), name="gone")
+    early = changed(
+        command("zero", "true"),
+        steps["one"].model_copy(update={"needs": ("zero",)}),
+        steps["two"],
+        name="early",
+    )
+    for activation, problem in ((gone, "step one: this workflow has no such step"), (early, "before zero")):
+        with pytest.raises(CallerError, match="does not fit") as raised:
+            await world.execute(activation)
+        assert raised.value.code is Code.ORIGIN_INVALID
+        assert problem in str(raised.value.findings[0])
+        assert not (world.state / "deliveries" / activation.delivery).exists()
+    last = started(world, old, only(world, old, "two"), "last")
+    with pytest.raises(CallerError) as raised:
+        await world.execute(last)
+    assert "nothing would be left" in raised.value.findings[0].problem
+
+
+async def test_what_was_not_looked_at_is_not_taken_over(world: World) -> None:
+    """A record that is another one, a savepoint that is not the one of that moment, another base commit and the Delivery
+    itself are refused, and nothing is recorded."""
+    old = failing(world)
+    await world.settle(old)
+    good = only(world, old, "one")
+    taken = [r.event.savepoint for r in world.records() if isinstance(r.event, SavepointTaken)]
+    wrong = {
+        "the activation was made over": {"record": "sha256:" + "1" * 64},
+        "does not exist": {"position": 10_000},
+        "the files of d1 were those of": {"savepoint": taken[0]},
+        "had no savepoint": {"savepoint": "1" * 40},
+    }
+    for number, (message, changes) in enumerate(wrong.items()):
+        departure = good.model_copy(update={"origin": good.origin.model_copy(update=changes)})
+        with pytest.raises(CallerError, match=message) as raised:
+            await world.execute(started(world, old, departure, f"wrong-{number}"))
+        assert raised.value.code is Code.ORIGIN_INVALID
+        assert not (world.state / "deliveries" / f"wrong-{number}").exists()
+    unknown = good.model_copy(update={"origin": good.origin.model_copy(update={"delivery": "never"})})
+    with pytest.raises(CallerError) as raised:
+        await world.execute(started(world, old, unknown, "d9"))
+    assert raised.value.code is Code.DELIVERY_UNKNOWN
+
+
+async def test_retry_says_what_to_do_instead(world: World) -> None:
+    """A Delivery that is completed has nothing to retry."""
+    await world.settle(world.activation(command("one", "true")))
+    with pytest.raises(CallerError, match="is completed") as raised:
+        records(world).failure_to_retry(DeliveryId("d1"))
+    assert "runner fork" in raised.value.remedy
+    with pytest.raises(CallerError) as raised:
+        records(world).savepoint_to_fork(DeliveryId("d1"), "beef")
+    assert raised.value.code is Code.SAVEPOINT_UNKNOWN
+
+
+async def test_a_middle_that_cannot_be_gone_through_again_is_refused(world: World) -> None:
+    """A prompt that names the Delivery would be another one in the new Delivery: it does not go on behind a tool call, and
+    the place names the beginning of the step, from which it does."""
+    replies = in_order(Calls((write("src/a", "1"),)), Result({"summary": "x"}), Result({"summary": "y"}))
+    with ScriptedOpenAi(replies) as server:
+        world.base_url = server.base_url
+        old = world.activation(agent("code", "Go, {{ delivery.id }}.", EVERYTHING))
+        await world.settle(old)
+        middle = next(s for s in records(world).savepoints(DeliveryId("d1")) if s.role == "mid-step")
+        departure = only(world, old, middle.savepoint)
+        with pytest.raises(CallerError, match="its prompt names the Delivery's id"):
+            await world.execute(started(world, old, departure))
+        assert departure.nearest is not None
+        nearest = departure.model_copy(update={"origin": departure.nearest})
+        assert (await world.settle(started(world, old, nearest, "d3"))).outcome == "completed"
+    assert len(server.requests) == 3
+
+
+async def test_its_copies_hold_when_the_source_is_gone(world: World) -> None:
+    """A fork is complete in itself: without its source it is verified, continued and forked again."""
+    old = failing(world)
+    await world.settle(old)
+    new = started(world, old, records(world).failure_to_retry(DeliveryId("d1")))
+    assert (await world.settle(new)).outcome == "failed"
+    shutil.rmtree(world.state / "deliveries" / "d1")
+    checks = records(world).verify(DeliveryId("d2")).checks
+    assert all(check.ok for check in checks), checks
+    assert any("its copies hold" in check.detail for check in checks)
+    (world.root / "mended").touch()
+    third = started(world, new, records(world).failure_to_retry(DeliveryId("d2")), "d3")
+    assert (await world.settle(third)).outcome == "completed"
+    assert ran(world) == "ac"
