@@ -4,7 +4,7 @@
 # It is remade only when one of those files changes, or when the checkout has been moved or copied.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test crash soak lint check fmt docs lock clean
+.PHONY: help setup demo test bench crash soak lint check fmt docs lock clean
 .DELETE_ON_ERROR:
 
 # Another interpreter: make demo PYTHON=/path/to/python3.12
@@ -23,6 +23,7 @@ help: ## what can be asked for
 	@echo "make demo    set up what is needed and run a whole Delivery, offline, in seconds"
 	@echo "make test    set up what is needed and run the tests"
 	@echo "make check   everything a change must pass: make lint, then make test"
+	@echo "make bench   what it costs, beside its budgets and plain LangGraph; minutes (docs/performance.md)"
 	@echo "make crash   kill it at every boundary, fail each kind of boundary in every other way; takes some minutes"
 	@echo "make soak    kill, starve and surprise it at every boundary; takes 10 minutes, or SOAK_S seconds (docs/testing.md)"
 	@echo "make lint    format, lint, strict types, import contracts, capabilities, tracked files"
@@ -49,6 +50,10 @@ crash: $(READY)
 SOAK_S ?= 600
 soak: $(READY)
 	$(RUN) tests.crash soak --seconds $(SOAK_S) $(ARGS)
+
+# One part, or another form: make bench ARGS="recovery --json"
+bench: $(READY)
+	@$(RUN) benchmarks $(ARGS)
 
 lint: $(READY)
 	$(RUN) ruff format --check .
