@@ -18,11 +18,11 @@ from runner.contract.outcomes import OpenWait
 from runner.contract.ports import Answer, AwaitingInput, Bridge, Deferred, LedgerReader
 from runner.contract.provider import ToolRequest, ToolResult, ToolSpec
 from runner.contract.records import Record
+from runner.contract.redaction import Redactor
 from runner.contract.text import excerpt, visible
 from runner.invocation.completion import JsonContract
 from runner.invocation.history import PastTool, answer_to
 from runner.invocation.journal import Journal, PlannedTool
-from runner.invocation.redaction import Redactor
 from runner.invocation.rest import in_thread
 from runner.invocation.timing import AttemptTime
 

@@ -31,13 +31,13 @@ from runner.contract.provider import (
     TurnEvent,
 )
 from runner.contract.recording import request_digest
+from runner.contract.redaction import Redactor, StreamRedactor
 from runner.contract.text import excerpt, visible
 from runner.invocation.backoff import WAIT_S_MAX, Gate, left_s
 from runner.invocation.classify import CUT_OFF, classify
 from runner.invocation.history import Past, PastFailure, PastTurn
 from runner.invocation.journal import Journal
 from runner.invocation.recorder import SessionRecorder
-from runner.invocation.redaction import Redactor, StreamRedactor
 from runner.invocation.rest import to_rest
 from runner.invocation.stream import close_events, invalid, next_event, redacted
 from runner.invocation.turns import TurnAnswer

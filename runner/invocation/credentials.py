@@ -13,7 +13,7 @@ from typing import Final
 
 from runner.contract.config import CredentialSource
 from runner.contract.errors import CallerError, Code
-from runner.invocation.redaction import SECRET_CHARS_MIN, Redactor
+from runner.contract.redaction import SECRET_CHARS_MIN, Redactor
 
 SECRET_BYTES_MAX: Final = 65_536
 _MODES: Final = (0o600, 0o400)

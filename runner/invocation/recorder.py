@@ -7,7 +7,7 @@ from runner.contract.canonical import FrozenJson
 from runner.contract.errors import Code, EnvironmentFault
 from runner.contract.provider import TurnEvent
 from runner.contract.recording import Header, decode_event, encode_event, file_name, line_bytes, turn_line
-from runner.invocation.redaction import Redactor
+from runner.contract.redaction import Redactor
 
 
 class SessionRecorder:

@@ -19,10 +19,10 @@ from runner.contract.config import CredentialSource, ProviderConfig, RunnerFacto
 from runner.contract.errors import CallerError, Code, Finding, ProviderError, RunnerError
 from runner.contract.layout import backoff_file
 from runner.contract.provider import ProviderDescriptor, ProviderFactory, Realm
+from runner.contract.redaction import Redactor
 from runner.invocation.backoff import Gate
 from runner.invocation.binding import descriptor_problems
 from runner.invocation.credentials import SourceCredentials
-from runner.invocation.redaction import Redactor
 from runner.invocation.shared_backoff import SharedBackoff
 
 T = TypeVar("T")

@@ -14,8 +14,8 @@ from runner.contract.provider import (
     ToolRequest,
     TurnEvent,
 )
+from runner.contract.redaction import Redactor
 from runner.invocation.classify import STREAM_BROKEN, failure_of
-from runner.invocation.redaction import Redactor
 
 NESTING_RESERVE: Final = 8
 """Nesting kept free around a model's JSON, so that it still fits when it stands inside records."""

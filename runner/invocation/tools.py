@@ -19,13 +19,13 @@ from runner.contract.events import InterventionResolved, ToolFailed, ToolSucceed
 from runner.contract.grant import WorkspaceGrant
 from runner.contract.ports import AwaitingInput, Clock, DeclaredTools, Failed, Savepoint, ToolUnknown, Uncertain
 from runner.contract.provider import Toolbox, ToolOutcome, ToolRequest, ToolResult, ToolResults, ToolSpec
+from runner.contract.redaction import Redactor
 from runner.contract.text import excerpt, screened, visible
 from runner.invocation.asking import ASK, Questions
 from runner.invocation.command_tool import COMMAND, CommandTool
 from runner.invocation.completion import JsonContract
 from runner.invocation.history import PastTool
 from runner.invocation.journal import Journal, PlannedTool
-from runner.invocation.redaction import Redactor
 from runner.invocation.rest import in_thread, to_rest
 from runner.invocation.verdicts import failure_by
 

@@ -15,8 +15,8 @@ from runner.contract.config import CredentialSource
 from runner.contract.errors import CallerError, Code
 from runner.contract.ports import Completed, Failed
 from runner.contract.provider import Completion, Failure, OutputDelta, ToolRequest, TurnEnded
+from runner.contract.redaction import REDACTED, Redactor
 from runner.invocation.credentials import SourceCredentials
-from runner.invocation.redaction import REDACTED, Redactor
 from tests.invocation.conftest import Make
 from tests.invocation.fakes import SECRET, completes, response
 

@@ -3,7 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hosts.operations.output import REDACTED, OutputText, redact
+from hosts.operations.output import OutputText, redact
+from runner.contract.redaction import REDACTED
 
 
 def _fed(data: bytes, sizes: list[int], secrets: tuple[str, ...] = (), bytes_max: int = 10**6) -> str:

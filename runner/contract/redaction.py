@@ -9,7 +9,7 @@ one (cut at a bound, or taken apart on purpose): redaction keeps accidents harml
 import base64
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 from urllib.parse import quote
 
@@ -25,10 +25,12 @@ class Redactor:
 
     __slots__ = ("_chars_max", "_forms", "_pattern")
 
-    def __init__(self) -> None:
+    def __init__(self, forms: Iterable[str] = ()) -> None:
+        """``forms``: texts to be redacted exactly as they are, such as another's ``forms``."""
         self._forms: frozenset[str] = frozenset()
         self._pattern: re.Pattern[str] | None = None
         self._chars_max = 0
+        self._add(frozenset(form for form in forms if form))
 
     def __repr__(self) -> str:
         return "Redactor(…)"
@@ -39,14 +41,19 @@ class Redactor:
             raise ValueError(f"a secret needs at least {SECRET_CHARS_MIN} characters")
         if secret in self._forms:
             return
-        self._forms |= forms_of(secret)
+        self._add(forms_of(secret))
+
+    def _add(self, forms: frozenset[str]) -> None:
+        self._forms |= forms
+        if not self._forms:
+            return
         longest_first = sorted(self._forms, key=lambda form: (-len(form), form))
         self._pattern = re.compile("|".join(map(re.escape, longest_first)))
         self._chars_max = len(longest_first[0])
 
     @property
     def forms(self) -> tuple[str, ...]:
-        """Every text that is redacted, for those who redact streams of bytes."""
+        """Every text that is redacted."""
         return tuple(self._forms)
 
     def text(self, text: str) -> str:
