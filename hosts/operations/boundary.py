@@ -71,11 +71,14 @@ def enclosure(containment: Containment, worktree: str, *, writable: bool) -> Enc
     places |= dict.fromkeys(git_places(Path(worktree)), "readable")
     places |= dict.fromkeys((HOME, TEMPORARY, "/dev/shm"), "memory")  # noqa: S108 - the contained process's own
     places |= {"/proc": "processes", "/dev": "devices"}
-    places |= dict.fromkeys(_visible(containment.hidden, places), "hidden")
+    _hide(containment.hidden, places)
     fixed = ("--unshare-all", "--unshare-user", "--disable-userns", "--die-with-parent", "--new-session", "--as-pid-1")
     arguments = [containment.bwrap, *fixed, "--cap-drop", "ALL", "--clearenv", "--chdir", "/", *_system()]
     for path in sorted(places, key=lambda p: (len(Path(p).parts), p)):
         arguments += _mount(path, places[path], boundary)
+    # Only now: the worktree may lie below what is hidden.
+    for path in (path for path, kind in places.items() if kind == "hidden" and Path(path).is_dir()):
+        arguments += ["--remount-ro", path]
     arguments += ["--ro-bind", str(Path(supervisor.__file__).resolve()), SUPERVISOR]
     return Enclosure(arguments=tuple(arguments), files=_etc(), boundary=boundary)
 
@@ -130,13 +133,13 @@ def _interpreter() -> Iterator[str]:
                 yield str(path)
 
 
-def _visible(hidden: Iterable[str], places: Mapping[str, Kind]) -> Iterator[str]:
-    """Those of ``hidden`` that would be seen otherwise."""
-    shown = [path for path, kind in places.items() if kind in ("readable", "writable")]
-    for path in hidden:
-        real = Path(path).resolve()
-        if real.exists() and any(real.is_relative_to(place) for place in (*shown, *SYSTEM)):
-            yield str(real)
+def _hide(hidden: Iterable[str], places: dict[str, Kind]) -> None:
+    """Adds those of ``hidden`` that would be seen otherwise."""
+    shown = {**dict.fromkeys(SYSTEM, "readable"), **places}
+    for real in sorted((Path(path).resolve() for path in hidden), key=lambda path: len(path.parts)):
+        around = next((shown[str(path)] for path in (real, *real.parents) if str(path) in shown), None)
+        if real.exists() and around in ("readable", "writable"):
+            places[str(real)] = shown[str(real)] = "hidden"
 
 
 def _system() -> Iterator[str]:
@@ -158,12 +161,13 @@ def _mount(path: str, kind: Kind, boundary: Boundary) -> tuple[str, ...]:
         case "hidden" if not Path(path).is_dir():
             return ("--ro-bind", os.devnull, path)
         case "hidden":
-            return ("--perms", "0555", "--tmpfs", path, "--remount-ro", path)
+            return ("--perms", "0755", "--tmpfs", path)
         case "memory":
             # Three of them, so half of what the processes themselves may use at most comes on top.
             return ("--perms", "1777", "--size", str(boundary.memory_bytes // 6), "--tmpfs", path)
         case "processes":
-            return ("--proc", path)
+            # Where we are root, its files are ours: without a capability root could still write /proc/sys.
+            return ("--proc", path, "--remount-ro", path)
         case "devices":
             return ("--dev", path)
 

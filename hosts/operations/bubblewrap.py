@@ -38,6 +38,7 @@ print(json.dumps({
     "write the worktree": works(lambda: write(worktree + "/new")),
     "use the network": works(lambda: socket.create_connection(("127.0.0.1", int(port)), timeout=5)),
     "write the system": works(lambda: write("/usr/runner-probe")),
+    "write kernel settings": works(lambda: os.close(os.open("/proc/sys/kernel/core_pattern", os.O_WRONLY))),
     "write .git": works(lambda: write(worktree + "/.git/hooks")),
     "read the Runner's state": works(lambda: open(secret).close()),
 }))

@@ -120,30 +120,30 @@ async def test_cancelled_before_the_start(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("kill", ["$PPID", "$(ps -o ppid= -p $PPID)", "$PPID $(ps -o ppid= -p $PPID)"])
-async def test_killing_the_supervisors(bench: Bench, alive: Alive, marker: str, kill: str) -> None:
+async def test_killing_the_supervisors(plain: Bench, alive: Alive, marker: str, kill: str) -> None:
     """A command that kills its supervisor, the guard, or both gains nothing: its group is ended, the step has an answer."""
-    result = await bench.sh(f"sleep 1000 & kill -KILL {kill}; sleep 1000", env=_env(marker))
+    result = await plain.sh(f"sleep 1000 & kill -KILL {kill}; sleep 1000", env=_env(marker))
     assert (result.end, result.status) == ("signal", signal.SIGKILL)
     assert "supervisor" in result.message
     await _gone(alive, marker)
 
 
 @pytest.mark.parametrize("kill", ["$PPID", "$(ps -o ppid= -p $PPID)"])
-async def test_a_killed_supervisors_orphans_are_found(bench: Bench, alive: Alive, marker: str, kill: str) -> None:
+async def test_a_killed_supervisors_orphans_are_found(plain: Bench, alive: Alive, marker: str, kill: str) -> None:
     """Daemons in sessions of their own, too, when one of the two processes above them is killed: the other ends them."""
-    (bench.worktree / "daemon.py").write_text(DAEMON)
-    result = await bench.sh(f"{AWAIT_DAEMON}; kill -KILL {kill}; sleep 1000", env=_env(marker))
+    (plain.worktree / "daemon.py").write_text(DAEMON)
+    result = await plain.sh(f"{AWAIT_DAEMON}; kill -KILL {kill}; sleep 1000", env=_env(marker))
     assert result.end == "signal"
     assert alive(marker) == []
 
 
 @pytest.mark.parametrize("stop", ["$PPID", "$PPID $(ps -o ppid= -p $PPID)"])
-async def test_stopped_supervisors(bench: Bench, held_clock: HeldClock, alive: Alive, marker: str, stop: str) -> None:
+async def test_stopped_supervisors(plain: Bench, held_clock: HeldClock, alive: Alive, marker: str, stop: str) -> None:
     """A command that stops those above it is still ended by its timeout."""
-    runner = bench.runner(clock=held_clock)
+    runner = plain.runner(clock=held_clock)
     script = f"(sleep 0.1; echo ready) & kill -STOP {stop}; sleep 1000"
-    work = asyncio.create_task(runner.command(bench.request("sh", "-c", script, env=_env(marker))))
-    await bench.shown.seen("ready")
+    work = asyncio.create_task(runner.command(plain.request("sh", "-c", script, env=_env(marker))))
+    await plain.shown.seen("ready")
     held_clock.strike.set()
     assert (await work).end == "timeout"
     assert alive(marker) == []
@@ -175,11 +175,11 @@ asyncio.run(bench.sh(daemon, env={"RUNNER_TEST_MARKER": sys.argv[2]}))
 """
 
 
-async def test_driver_killed(bench: Bench, alive: Alive, marker: str) -> None:
+async def test_driver_killed(plain: Bench, alive: Alive, marker: str) -> None:
     """SIGKILL of the driver leaves nothing: the supervisor sees the closed socket."""
-    (bench.worktree / "daemon.py").write_text(DAEMON)
-    driver = await asyncio.create_subprocess_exec(sys.executable, "-c", DRIVER, str(bench.worktree), marker)
-    while not (bench.worktree / "up").exists():
+    (plain.worktree / "daemon.py").write_text(DAEMON)
+    driver = await asyncio.create_subprocess_exec(sys.executable, "-c", DRIVER, str(plain.worktree), marker)
+    while not (plain.worktree / "up").exists():
         assert driver.returncode is None
         await asyncio.sleep(0.01)
     assert alive(marker)
