@@ -54,11 +54,15 @@ def init(
 
 def doctor(ctx: typer.Context, config: ConfigOption = None, as_json: JsonOption = False) -> None:
     """Say what a Delivery would find here: config and why, git, Python, state, providers, secrets, isolation."""
+    from runner.cli import config_lookup
     from runner.cli.doctor import document_of, examine, lines_of
     from runner.cli.exit_codes import Exit
     from runner.cli.terminal import write_json, write_lines
 
-    checks = examine(find_config(ctx, config))
+    lookup = find_config(ctx, config)
+    if lookup.path is not None and not lookup.path.exists():
+        config_lookup.load(lookup)  # refuses it: what was named is not there, so there is nothing to examine
+    checks = examine(lookup)
     if as_json:
         write_json(document_of(checks))
     else:

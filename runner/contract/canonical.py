@@ -85,7 +85,8 @@ def digest_bytes(data: bytes) -> Digest:
 
 
 def parse(data: bytes | str) -> FrozenJson:
-    """JSON text -> frozen value. Duplicate keys, NaN, and over-large integers are refused with ``ValueError``."""
+    """JSON text -> frozen value. Duplicate keys, NaN, over-large integers and bytes that are not UTF-8 are refused with
+    ``ValueError``."""
 
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         result: dict[str, Any] = {}
@@ -99,7 +100,8 @@ def parse(data: bytes | str) -> FrozenJson:
         raise ValueError(f"{constant} is not a JSON number")
 
     try:
-        return freeze(json.loads(data, object_pairs_hook=unique, parse_constant=refuse))
+        text = data if isinstance(data, str) else data.decode("utf-8")
+        return freeze(json.loads(text, object_pairs_hook=unique, parse_constant=refuse))
     except RecursionError:
         raise ValueError(f"nested deeper than {DEPTH_MAX}") from None
 

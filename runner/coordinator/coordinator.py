@@ -13,7 +13,7 @@ from typing import Any, Final
 from runner.contract import limits
 from runner.contract.activation import Activation
 from runner.contract.canonical import FrozenJson, canonical, digest
-from runner.contract.errors import Code, IntegrityError
+from runner.contract.errors import CallerError, Code, IntegrityError
 from runner.contract.ids import DeliveryId, delivery_id
 from runner.contract.layout import DeliveryLayout, delivery_layout
 from runner.contract.outcomes import (
@@ -82,6 +82,7 @@ class Coordinator:
         self._isolation = isolation
         self._interpret = interpret
         self._running: set[StopSwitch] = set()
+        self._closed = False
 
     async def execute(self, activation: Activation | bytes, *, early: bool = False) -> ExecuteResult:
         """Starts, continues or replays the Delivery of ``activation``, up to its next stable boundary. ``early``: also before
@@ -91,6 +92,12 @@ class Coordinator:
         fact does not hold. A cancelled task ends what runs, frees the fence, leaves the Delivery open and stays
         cancelled. Killed anywhere, the same call goes on and settles to the same bytes.
         """
+        if self._closed:
+            raise CallerError(
+                Code.USAGE,
+                "this Runner was closed: the context that it was opened in has ended",
+                remedy="execute within 'async with factory.open() as runner'",
+            )
         stop = StopSwitch()
         self._running.add(stop)
         try:
@@ -136,7 +143,9 @@ class Coordinator:
             switch.pull()
 
     async def close(self) -> None:
-        """Lets the observer hear what is queued, for at most ``OBSERVER_CLOSE_S``. Call it when nothing runs any more."""
+        """Lets the observer hear what is queued, for at most ``OBSERVER_CLOSE_S``. Call it when nothing runs any more; an
+        ``execute`` after it is refused (``usage``)."""
+        self._closed = True
         await in_thread(self._observation.close, OBSERVER_CLOSE_S)
 
     async def _execute(self, document: Activation | bytes, stop: StopSwitch, early: bool) -> ExecuteResult:

@@ -25,6 +25,13 @@ def test_a_new_machine(runner: CommandLine) -> None:
     assert list(runner.home.iterdir()) == [runner.here]
 
 
+def test_a_config_that_is_not_there(runner: CommandLine) -> None:
+    """What was named is missing: refused like everywhere, before anything else is looked at."""
+    answer = runner("doctor", "--config", "nosuch", "--json")
+    assert (answer.code, answer.document["error"]["code"]) == (2, "config-not-found")
+    assert "nosuch" in answer.document["error"]["message"]
+
+
 @pytest.mark.parametrize(
     ("source", "says"),
     [

@@ -57,6 +57,13 @@ def test_the_example_of_the_standard() -> None:
     )
 
 
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-32", "utf-8-sig"])
+def test_only_utf8_is_read(encoding: str) -> None:
+    """One document has one form: other encodings of the same text are refused."""
+    with pytest.raises(ValueError, match=r"utf-8|BOM|Expecting"):
+        parse('{"a": "ö"}'.encode(encoding))
+
+
 def test_members_are_ordered_by_utf16_units() -> None:
     """RFC 8785, 3.2.3: an emoji (a surrogate pair) stands before U+FB33 though its code point is larger."""
     keys = ["€", "\r", "\ufb33", "1", "\U0001f600", "\x80", "ö"]

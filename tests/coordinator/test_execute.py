@@ -196,6 +196,15 @@ async def test_stop_at_the_next_boundary(house: House) -> None:
     settled(await coordinator.execute(house.activation()))
 
 
+async def test_after_it_was_closed(house: House) -> None:
+    """The Runner of a context that has ended executes nothing, and says so."""
+    coordinator = house.coordinator()
+    await coordinator.close()
+    with pytest.raises(CallerError, match="closed") as caught:
+        await coordinator.execute(house.activation())
+    assert caught.value.code is Code.USAGE and not house.state.exists()
+
+
 async def test_stop_before_the_host_exists(house: House) -> None:
     """Asked while the rooms are being built, nothing is driven."""
     coordinator = house.coordinator()
