@@ -8,7 +8,7 @@ Owned invariants
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, closing, contextmanager
 from dataclasses import dataclass, field
 from importlib import metadata
@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Literal
 
 from custody import rewind
+from custody.collect import Outside
 from custody.compare import compare, find_savepoint, patch
 from custody.custodian import Custodian
 from custody.export import export
@@ -35,7 +36,7 @@ from runner.contract.config import Boundary, RunnerFactoryConfig
 from runner.contract.errors import CallerError, Code, Finding
 from runner.contract.grant import GrantKey
 from runner.contract.ids import DeliveryId, ObjectId, StepRef, delivery_id
-from runner.contract.kept import Difference, Restoration
+from runner.contract.kept import Collection, Difference, Restoration, Retention
 from runner.contract.layout import DeliveryLayout, delivery_layout
 from runner.contract.outcomes import (
     CancelAck,
@@ -52,6 +53,7 @@ from runner.contract.plan import Plan
 from runner.contract.ports import Bridge, Case, Clock, Deferred, Observer, OfferedTool, Rooms
 from runner.contract.provider import ProviderDescriptor
 from runner.contract.records import Record
+from runner.coordinator.collection import Collector
 from runner.coordinator.coordinator import Coordinator
 from runner.coordinator.departure import Places, savepoints_in
 from runner.coordinator.inspection import (
@@ -270,6 +272,14 @@ class Records:
             if preview:
                 return rewind.preview(activation, layout, commit)
             return rewind.rewind(activation, layout, commit, find_savepoint(layout, records, "newest"))
+
+    def collect(
+        self, policy: Retention, named: Sequence[DeliveryId] = (), *, dry_run: bool = False
+    ) -> tuple[Collection, ...]:
+        """Removes whole, settled Deliveries by ``policy``, or those that are ``named``, and leaves their settlements: what
+        became of each. Killed anywhere, the next call goes on. ``delivery-unknown`` for a name."""
+        collector = Collector(state_root=self.state_root, outside=Outside(), clock=self.clock)
+        return collector.collect(policy, named, dry_run=dry_run)
 
     def _layout(self, delivery: DeliveryId) -> DeliveryLayout:
         return delivery_layout(self.state_root, delivery_id(delivery))

@@ -17,6 +17,7 @@ from runner.cli.where import Where
 from runner.contract.canonical import FrozenJson, canonical, thaw
 from runner.contract.errors import CallerError, Code, EnvironmentFault
 from runner.contract.ids import DeliveryId, delivery_id
+from runner.contract.layout import made_worktree
 
 if TYPE_CHECKING:
     from runner.admission import Binding, Checkout, LoadedPackage, Repository, SetupStep
@@ -353,7 +354,7 @@ def is_taken(state_root: Path, delivery: str) -> bool:
 
 
 def worktree_of(state_root: Path, delivery: str) -> Path:
-    return state_root / "worktrees" / delivery
+    return made_worktree(state_root, delivery)
 
 
 def now() -> dt.datetime:

@@ -15,6 +15,7 @@ def register(app: typer.Typer) -> None:
     """Adds this family's commands."""
     app.command()(diff)
     app.command()(restore)
+    app.command()(gc)
 
 
 def diff(
@@ -61,3 +62,32 @@ def restore(
     else:
         named = explicit_config(ctx, config)
         restoring.restore_in_place(lookup, delivery, savepoint, named, yes=yes, as_json=as_json)
+
+
+def gc(
+    ctx: typer.Context,
+    deliveries: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[DELIVERY...]", help="Exactly these; without any, by the rules below."),
+    ] = None,
+    *,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
+    keep_days: Annotated[float, typer.Option("--keep-days", metavar="N", min=0, help="Younger ones stay.")] = 30,
+    keep_count: Annotated[int, typer.Option("--keep-count", metavar="N", min=0, help="The newest N stay.")] = 10,
+    max_bytes: Annotated[
+        int | None,
+        typer.Option("--max-bytes", metavar="N", min=0, help="The oldest go until all of them take no more."),
+    ] = None,
+    failed: Annotated[
+        bool, typer.Option("--failed", help="Also those that did not complete, or could not publish.")
+    ] = False,
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Remove settled Deliveries, the oldest first: store, ledger, worktree, kept result. Their settlements stay."""
+    from runner.cli import collecting
+    from runner.contract.kept import Retention
+
+    policy = Retention(keep_days=keep_days, keep_count=keep_count, max_bytes=max_bytes, failed=failed)
+    lookup = find_config(ctx, config)
+    raise typer.Exit(collecting.collect(lookup, tuple(deliveries or ()), policy, dry_run=dry_run, as_json=as_json))

@@ -146,6 +146,8 @@ def next_of(state: DeliveryState, where: Where) -> list[tuple[str, str]]:
     look = ("see what happened", runner_command(where, "inspect", state.delivery, "--events"))
     go_on = continue_command(where) if state.accepted_at else begin_command(where)
     cancel = ("give it up", runner_command(where, "cancel", state.delivery))
+    if state.phase == "collected":
+        return []
     if state.settlement is not None:
         base_is_known = where.base_commit != ""
         return [*(after_settlement(state.settlement, where) if base_is_known else []), look]

@@ -74,6 +74,21 @@ class Tombstone(Frozen):
     """Over all the other fields."""
 
 
+KEEP_DAYS: Final = 30
+KEEP_COUNT: Final = 10
+
+
+class Retention(Frozen):
+    """Which settled Deliveries go. The ``keep_count`` newest always stay; of the others go those that settled more than
+    ``keep_days`` ago, and then the oldest as long as all of them together take more than ``max_bytes``. Those that did not
+    complete, or could not publish, only with ``failed``."""
+
+    keep_days: Annotated[float, Field(ge=0)] = KEEP_DAYS
+    keep_count: Annotated[int, Field(ge=0)] = KEEP_COUNT
+    max_bytes: Annotated[int, Field(ge=0)] | None = None
+    failed: bool = False
+
+
 class Collection(Frozen):
     """What became, or would become, of one Delivery."""
 

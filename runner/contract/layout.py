@@ -56,6 +56,11 @@ def backoff_file(state_root: Path, provider: str) -> Path:
     return state_root / "backoff" / f"{provider}.json"
 
 
+def made_worktree(state_root: Path, delivery: str) -> Path:
+    """Where a worktree of its own is made for a Delivery."""
+    return state_root / "worktrees" / delivery
+
+
 def leases_dir(state_root: Path) -> Path:
     """One file per leased worktree, named by device and inode."""
     return state_root / "leases"

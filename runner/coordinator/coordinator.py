@@ -29,7 +29,7 @@ from runner.contract.outcomes import (
 )
 from runner.contract.plan import Plan
 from runner.contract.ports import Assembly, Bridge, Clock, Observer
-from runner.coordinator import fence, lease
+from runner.coordinator import fence, lease, tombstone
 from runner.coordinator.correlation import check_activation, check_meaning
 from runner.coordinator.driving import Setting, StopSwitch, drive_to_boundary
 from runner.coordinator.inspection import inspect_delivery
@@ -118,6 +118,9 @@ class Coordinator:
         """
         name = delivery_id(delivery)
         layout = delivery_layout(self._setting.state_root, name)
+        stone = await in_thread(tombstone.read, layout)
+        if stone is not None:
+            return CancelAck(delivery=name, disposition="too-late", settlement=stone.settlement)
         await self._made(layout)
         document = await in_thread(self._wish, layout)
         if isinstance(document, CancelAck):
@@ -174,6 +177,10 @@ class Coordinator:
             held.release()
 
     def _correlate(self, layout: DeliveryLayout, plan: Plan) -> Settled | None:
+        stone = tombstone.read(layout)
+        if stone is not None:
+            check_activation(stone.settlement, plan)
+            return Settled(settlement=stone.settlement)
         if not has_ledger(layout):
             return None
         with open_reader(layout) as reader:

@@ -5,13 +5,14 @@ from collections.abc import Mapping
 from runner.contract.canonical import FrozenJson, canonical
 from runner.contract.errors import CallerError, Code, Finding
 from runner.contract.events import DeliveryAccepted
+from runner.contract.outcomes import Settlement
 from runner.contract.plan import Plan
 from runner.contract.text import excerpt
 
 VALUE_CHARS_MAX = 120
 
 
-def check_activation(accepted: DeliveryAccepted, plan: Plan) -> None:
+def check_activation(accepted: DeliveryAccepted | Settlement, plan: Plan) -> None:
     """``CallerError`` (``correlation-mismatch``) if another activation was accepted under this Delivery id."""
     if accepted.activation != plan.activation:
         raise CallerError(

@@ -8,9 +8,11 @@ from runner.contract import events
 from runner.contract.canonical import FrozenJson, canonical
 from runner.contract.errors import CallerError, IntegrityError
 from runner.contract.ids import DeliveryId, StepRef, delivery_id
+from runner.contract.kept import Tombstone
 from runner.contract.layout import DeliveryLayout, delivery_layout
 from runner.contract.outcomes import DeliveryState, Settlement, StepState, Suspension
 from runner.contract.records import Record
+from runner.coordinator import tombstone
 from runner.coordinator.fence import live_driver
 from runner.coordinator.journal import accepted_in, essentials, settled_in
 from runner.coordinator.machine import CUES, Cue, Phase, after
@@ -37,6 +39,9 @@ def inspect_delivery(state_root: Path, delivery: str, isolation: str = "none") -
     its ledger does not hold. ``isolation`` is what is said of a Delivery that has recorded nothing yet."""
     name = delivery_id(delivery)
     layout = delivery_layout(state_root, name)
+    stone = tombstone.read(layout)
+    if stone is not None:
+        return _collected(stone)
     recorded = has_ledger(layout)
     if not recorded and not layout.root.is_dir():
         raise unknown_delivery(layout)
@@ -45,6 +50,23 @@ def inspect_delivery(state_root: Path, delivery: str, isolation: str = "none") -
         return fold((), name, driver, isolation)
     with open_reader(layout) as reader:
         return fold(essentials(reader), name, driver, isolation, reader.steps())
+
+
+def _collected(stone: Tombstone) -> DeliveryState:
+    """What is still known."""
+    return DeliveryState(
+        delivery=stone.settlement.delivery,
+        phase="collected",
+        outcome=stone.settlement.outcome,
+        reason=stone.settlement.reason,
+        detail=f"collected at {stone.collected_at}: only its settlement is kept",
+        isolation=stone.isolation,
+        accepted_at=stone.accepted_at,
+        last_at=stone.settled_at,
+        records=stone.records,
+        steps=(),
+        settlement=stone.settlement,
+    )
 
 
 def open_deliveries(state_root: Path) -> tuple[DeliveryId, ...]:

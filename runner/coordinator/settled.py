@@ -18,7 +18,7 @@ from runner.contract.outcomes import Busy
 from runner.contract.ports import Clock
 from runner.coordinator import fence, lease
 from runner.coordinator.journal import accepted_in, settled_in
-from runner.ledger import FileArtifacts, open_reader
+from runner.ledger import FileArtifacts, SqliteReader, open_reader
 
 
 @contextmanager
@@ -60,7 +60,12 @@ def unread(layout: DeliveryLayout) -> Iterator[bool]:
 def accepted(layout: DeliveryLayout) -> Activation:
     """What the Delivery was accepted with. ``CallerError`` (``delivery-unknown``)."""
     with open_reader(layout) as reader:
-        found = accepted_in(reader)
+        return accepted_in_full(reader, layout)
+
+
+def accepted_in_full(reader: SqliteReader, layout: DeliveryLayout) -> Activation:
+    """The same, from its opened ledger."""
+    found = accepted_in(reader)
     if found is None:
         raise CallerError(
             Code.DELIVERY_UNKNOWN,

@@ -17,6 +17,7 @@ from runner.contract.layout import DeliveryLayout
 from runner.contract.outcomes import Check, StepState, Verification
 from runner.contract.plan import Plan
 from runner.contract.records import Record
+from runner.coordinator import tombstone
 from runner.coordinator.ancestry import origin_holds
 from runner.coordinator.journal import terminal_facts
 from runner.coordinator.machine import CUES, Cue, Phase, after
@@ -33,6 +34,9 @@ Probe = Callable[[Activation, DeliveryLayout, tuple[Record, ...]], tuple[Check, 
 def verify(layout: DeliveryLayout, interpret: Interpret, probes: tuple[Probe, ...]) -> Verification:
     """Looks at everything, in a fixed order; a broken chain ends it. ``CallerError`` (``delivery-unknown``)."""
     try:
+        stone = tombstone.read(layout)
+        if stone is not None:
+            return tombstone.verification(layout, stone)
         reader = open_reader(layout)
     except IntegrityError as error:
         return Verification(delivery=layout.root.name, checks=(Check(name="ledger", ok=False, detail=error.message),))

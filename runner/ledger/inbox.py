@@ -41,6 +41,12 @@ def waiting(db: sqlite3.Connection) -> tuple[InboxItem, ...]:
 
 def unknown_delivery(layout: DeliveryLayout) -> CallerError:
     """The error for a Delivery without a ledger."""
+    if layout.tombstone.exists():
+        return CallerError(
+            Code.DELIVERY_COLLECTED,
+            f"{layout.root.name} was collected: only its settlement is kept",
+            remedy=f"see it with 'runner inspect {layout.root.name}'",
+        )
     return CallerError(
         Code.DELIVERY_UNKNOWN,
         f"{layout.root.parent}: no Delivery {layout.root.name} is recorded here",

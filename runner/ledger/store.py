@@ -39,6 +39,8 @@ def create_or_open(layout: DeliveryLayout, *, clock: Clock, generation_bump: boo
     the next call finds the whole file or none. ``IntegrityError`` for a file that is not a ledger of this format.
     """
     if not has_ledger(layout):
+        if layout.tombstone.exists():
+            raise unknown_delivery(layout)
         create(layout.ledger)
     ledger = SqliteLedger(layout, clock)
     if generation_bump:

@@ -1,4 +1,4 @@
-"""``runner diff`` and ``runner restore``: what a person sees and what a script gets."""
+"""``runner diff``, ``runner restore``, ``runner gc``: what a person sees and what a script gets."""
 
 import subprocess
 from pathlib import Path
@@ -77,3 +77,46 @@ def test_a_worktree_goes_back_and_the_printed_command_undoes_it(runner: CommandL
     assert runner("restore", "d1", "baseline", "--in-place", "--json").code == 2
     assert git(settled, "rev-parse", "runner/d1") == branch
     assert runner("verify", "d1").code == 0
+
+
+def test_collecting_says_what_goes_and_what_stays(runner: CommandLine, settled: Path) -> None:
+    """First without doing it; then it is gone, and every command says so."""
+    assert "kept" in runner("gc").out
+    told = runner("gc", "--dry-run", "d1")
+    assert told.code == 0 and "would go" in told.out and "would be freed" in told.out
+    assert runner("gc", "d2").code == 2
+    document = runner("gc", "--keep-days", "0", "--keep-count", "0", "--json").document
+    assert [(one["delivery"], one["state"]) for one in document["deliveries"]] == [("d1", "collected")]
+    assert document["bytes"] > 0
+    assert "only its settlement is kept" in runner("inspect", "d1").out
+    assert runner("inspect", "--json").document["deliveries"][0]["phase"] == "collected"
+    assert "collected" in runner("verify", "d1").out
+    refused = runner("diff", "d1")
+    assert refused.code == 2 and "delivery-collected" in refused.err
+    assert "completed" in runner("execute", "d1").out
+    assert git(settled, "rev-parse", "--verify", "runner/d1")
+
+
+def test_one_that_is_named_and_stays_is_told_by_the_exit(runner: CommandLine, tmp_path: Path) -> None:
+    """An open Delivery is never collected."""
+    repo = repository(tmp_path / "repo")
+    runner("run", str(reviewed(tmp_path)), "--repo", str(repo), "--id", "d1")
+    answer = runner("gc", "d1", "--failed")
+    assert answer.code == 1 and "it is open" in answer.out
+
+
+def test_a_delivery_is_pushed(runner: CommandLine, tmp_path: Path) -> None:
+    """To a remote by its name, resolved when it is admitted; and shown where it went."""
+    repo = repository(tmp_path / "repo")
+    there = tmp_path / "there.git"
+    git(tmp_path, "init", "-q", "--bare", str(there))
+    git(repo, "remote", "add", "origin", "../there.git")
+    done = runner("run", str(package(tmp_path)), "--repo", str(repo), "--id", "d1", "--push", "origin", "--target", "x")
+    assert done.code == 0 and f"branch x of {there}" in done.out
+    assert git(there, "log", "--format=%s", "x").splitlines() == ["touch", "one"]
+    assert runner("verify", "d1").code == 0
+    for push, says in (("nowhere", "the remote"), (str(repo), "the repository itself"), ("ext::sh", "the remote")):
+        refused = runner("run", str(package(tmp_path)), "--repo", str(repo), "--id", "d2", "--push", push)
+        assert refused.code == 2 and "target-invalid" in refused.err and says in refused.err
+    away = runner("run", str(package(tmp_path)), "--repo", str(repo), "--id", "d2", "--push", str(tmp_path / "no.git"))
+    assert away.code == 5 and "remote-unreachable" in away.err

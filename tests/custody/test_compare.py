@@ -25,8 +25,12 @@ def work(repo: Repo, deliver: Deliver) -> Delivery:
         repo.write("bin", b"\0\1\2")
         repo.at(b"a.txt").chmod(0o755)
 
+    def second() -> None:
+        repo.at(b".gitignore").unlink()
+        repo.write(b"n\xff\n.txt", "\x1b[31mred\n")
+
     made.attempt(first)
-    made.attempt(lambda: [repo.at(b".gitignore").unlink(), repo.write(b"n\xff\n.txt", "\x1b[31mred\n")])
+    made.attempt(second)
     return made
 
 
