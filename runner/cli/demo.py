@@ -13,6 +13,7 @@ from runner.admission.history import make_repository
 from runner.cli.admitting import Wish
 from runner.cli.config_lookup import Lookup
 from runner.cli.executing import Manner, run_wish
+from runner.cli.starter import isolation_lines
 from runner.cli.terminal import say
 from runner.contract.errors import CallerError, Code, EnvironmentFault
 
@@ -51,7 +52,8 @@ def lay_out(root: Path, model: str) -> Wish:
 def config_text(root: Path, providers: str) -> str:
     """A config that uses nothing outside ``root``."""
     # A JSON string is a TOML basic string too, whatever stands in the path.
-    return f"# The demo's own config.\nstate_root = {json.dumps(str(root / 'state'))}\n\n{providers}"
+    state_root = f"state_root = {json.dumps(str(root / 'state'))}\n"
+    return f"# The demo's own config.\n{state_root}\n{isolation_lines()}\n{providers}"
 
 
 def _data() -> Traversable:

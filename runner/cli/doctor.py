@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from runner.cli import config_lookup
+from runner.cli.run_view import isolation_text
 from runner.cli.terminal import Line, Style
 from runner.contract.errors import RunnerError
 
@@ -173,8 +174,20 @@ def secret_problem(source: "CredentialSource") -> str | None:
 
 
 def _isolation(config: "RunnerFactoryConfig") -> Check:
-    detail = f"{config.isolation}: commands run as ordinary processes with your rights; containment is not built yet"
-    return Check(name="isolation", state="note", detail=detail)
+    """What the boundary holds, found out by trying to get out of it."""
+    from runner.factory import probe_boundary
+
+    try:
+        held = probe_boundary(config.boundary)
+    except RunnerError as error:
+        if config.isolation == "none":
+            detail = f"{isolation_text('none')}; {error.message}"
+            return Check(name="isolation", state="note", detail=detail)
+        return Check(name="isolation", state="problem", detail=error.message, remedy=error.remedy)
+    if config.isolation == "none":
+        detail = f'{isolation_text("none")}; isolation = "bubblewrap" would hold here'
+        return Check(name="isolation", state="note", detail=detail)
+    return Check(name="isolation", state="ok", detail=f"{isolation_text(config.isolation)}; {held}")
 
 
 # --- shown -----------------------------------------------------------------------------------------------------------

@@ -34,7 +34,13 @@ def one_line(text: str) -> str:
 
 def isolation_text(isolation: str) -> str:
     """What the isolation means for whoever watches."""
-    return f"{isolation}: commands run as ordinary processes with your rights" if isolation == "none" else isolation
+    match isolation:
+        case "none":
+            return "none: commands run as ordinary processes with your rights"
+        case "bubblewrap":
+            return "bubblewrap: commands have no network, write only the worktree, and see neither your home nor your secrets"
+        case _:
+            return isolation
 
 
 def duration(seconds: float) -> str:

@@ -10,6 +10,18 @@ from runner.contract.errors import CallerError, Code, EnvironmentFault
 
 PACKAGE_DIR: Final = Path("workflows") / "fix-tests"
 
+CONTAINED: Final = """\
+# Commands, and what agents let run, are contained: no network, only the worktree writable. It was tried here and holds.
+# "none" would run them as ordinary processes with your rights.
+isolation = "bubblewrap"
+"""
+
+UNCONTAINED: Final = """\
+# Commands, and what agents let run, are ordinary processes with your rights. "bubblewrap" would contain them, but:
+# {why}
+isolation = "none"
+"""
+
 CONFIG_TEXT: Final = """\
 # How Deliveries are run. Name this file with --config or RUNNER_CONFIG: one that is only found, at the root of a repository,
 # may not name a secret or where to write, because whoever can write to the repository may have written it.
@@ -18,8 +30,7 @@ CONFIG_TEXT: Final = """\
 # The engine and the isolation are part of what a Delivery means; an open Delivery is continued only under the same.
 engine = "langgraph"
 
-# "none" is the only value yet: commands run as ordinary processes with your rights.
-isolation = "none"
+{isolation}
 
 # Where Deliveries, their ledgers and worktrees live. Without it: the user's state directory.
 # state_root = "~/.local/state/runner"
@@ -45,6 +56,17 @@ steps = 4
 """
 
 
+def isolation_lines() -> str:
+    """What a new config says of isolation: contained where a contained process, when it tried, could not get out."""
+    from runner.factory import probe_boundary
+
+    try:
+        probe_boundary()
+    except EnvironmentFault as error:
+        return UNCONTAINED.format(why=" ".join(error.message.split()))
+    return CONTAINED
+
+
 def example_package() -> Mapping[str, str]:
     """The files of the example package: name -> text."""
     folder = resources.files("runner.cli") / "demo_data" / "package"
@@ -68,7 +90,7 @@ def next_commands(root: Path) -> list[tuple[str, str]]:
 
 def write_starter(root: Path) -> tuple[Path, ...]:
     """Writes everything or nothing; returns what it wrote. ``CallerError(usage)`` names what is in the way."""
-    files = {root / "runner.toml": CONFIG_TEXT}
+    files = {root / "runner.toml": CONFIG_TEXT.replace("{isolation}\n", isolation_lines())}
     files |= {root / PACKAGE_DIR / name: text for name, text in example_package().items()}
     taken = [str(path.relative_to(root)) for path in files if path.exists() or path.is_symlink()]
     if taken:
