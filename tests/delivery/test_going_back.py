@@ -1,12 +1,14 @@
 """A new Delivery from the middle of another: what had ended counts, what had not is done, over the files as they were then."""
 
+import datetime as dt
 import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from runner import RunnerFactory
+from runner import Dependencies, RunnerFactory, Settled
+from runner.clock import SystemClock
 from runner.contract import activation as a
 from runner.contract.errors import CallerError, Code
 from runner.contract.events import SavepointTaken, ToolCalled
@@ -185,7 +187,7 @@ async def test_what_was_not_looked_at_is_not_taken_over(world: World) -> None:
     await world.settle(old)
     good = only(world, old, "one")
     taken = [r.event.savepoint for r in world.records() if isinstance(r.event, SavepointTaken)]
-    wrong = {
+    wrong: dict[str, dict[str, Any]] = {
         "the activation was made over": {"record": "sha256:" + "1" * 64},
         "does not exist": {"position": 10_000},
         "the files of d1 were those of": {"savepoint": taken[0]},
@@ -246,3 +248,54 @@ async def test_its_copies_hold_when_the_source_is_gone(world: World) -> None:
     third = started(world, new, records(world).failure_to_retry(DeliveryId("d2")), "d3")
     assert (await world.settle(third)).outcome == "completed"
     assert ran(world) == "ac"
+
+
+class DiedError(Exception):
+    """The process is gone, as far as a test in one process can show it."""
+
+
+class DyingClock(SystemClock):
+    """Dies when it is asked for the time for the ``number``-th time: right before a transaction, as that is who asks."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def now(self) -> dt.datetime:
+        self.number -= 1
+        if self.number == 0:
+            raise DiedError
+        return super().now()
+
+
+def begun_anew(world: World, new: a.Activation) -> None:
+    """As before the Delivery: its records, refs and files are gone."""
+    shutil.rmtree(world.state / "deliveries" / new.delivery, ignore_errors=True)
+    for ref in git(world.repository, "for-each-ref", "--format=%(refname)", f"refs/runner/{new.delivery}").split():
+        git(world.repository, "update-ref", "-d", ref)
+    git(world.repository, "update-ref", "-d", new.target.ref, ok=False)
+    there = Path(new.workspace.worktree)
+    git(there, "reset", "-q", "--hard")
+    git(there, "clean", "-q", "-f", "-d")
+
+
+async def test_interrupted_before_a_transaction_it_settles_the_same(world: World) -> None:
+    """A fork that dies before its n-th transaction, for every third n, and is executed again settles to the bytes of an undisturbed
+    one, over the same files."""
+    old = world.activation(command("one", *counted(world, "a")), command("two", *counted(world, "b"), needs=("one",)))
+    await world.settle(old)
+    new = started(world, old, only(world, old, "one"))
+    expected = (await world.settle(new)).to_bytes()
+    there = Path(new.workspace.worktree)
+    files = sorted(path.name for path in there.iterdir())
+    for number in range(1, 100, 3):
+        begun_anew(world, new)
+        try:
+            result = await world.execute(new, Dependencies(clock=DyingClock(number)))
+        except DiedError:
+            assert (await world.settle(new)).to_bytes() == expected, number
+            assert sorted(path.name for path in there.iterdir()) == files, number
+            continue
+        assert isinstance(result, Settled)
+        assert number > 10
+        return
+    raise AssertionError("it never came to its end")
