@@ -34,6 +34,7 @@ from runner.contract.activation import Activation
 from runner.contract.canonical import FrozenJson
 from runner.contract.config import Boundary, RunnerFactoryConfig
 from runner.contract.errors import CallerError, Code, Finding
+from runner.contract.events import ValueRef
 from runner.contract.grant import GrantKey
 from runner.contract.ids import DeliveryId, ObjectId, StepRef, delivery_id
 from runner.contract.kept import Collection, Difference, Restoration, Retention
@@ -52,7 +53,7 @@ from runner.contract.outcomes import (
 from runner.contract.plan import Plan
 from runner.contract.ports import Bridge, Case, Clock, Deferred, Observer, OfferedTool, Rooms
 from runner.contract.provider import ProviderDescriptor
-from runner.contract.records import Record
+from runner.contract.records import InboxItem, Record
 from runner.coordinator.collection import Collector
 from runner.coordinator.coordinator import Coordinator
 from runner.coordinator.departure import Places, savepoints_in
@@ -65,6 +66,7 @@ from runner.coordinator.inspection import (
 )
 from runner.coordinator.journal import settled_in
 from runner.coordinator.leaving import leave_answer, leave_resolution
+from runner.coordinator.one_step import left_items, step_records, stored_value
 from runner.coordinator.origin import past_of, told_of
 from runner.coordinator.settled import accepted, alone_in_worktree, reading
 from runner.coordinator.takeover import take_over
@@ -177,6 +179,19 @@ class Records:
         again behind the last one."""
         with open_reader(self._layout(delivery)) as reader:
             yield from reader.read(after=after)
+
+    def step(self, delivery: DeliveryId, word: str) -> tuple[Record, ...]:
+        """The records of one step, in order: of its newest visit, or of the one that ``ID@VISIT`` names. ``usage`` with the
+        steps there are when it is none of them."""
+        return step_records(self.state_root, delivery, word)
+
+    def value(self, delivery: DeliveryId, ref: ValueRef) -> FrozenJson:
+        """The value that a record names, checked against its digest."""
+        return stored_value(self.state_root, delivery, ref)
+
+    def left(self, delivery: DeliveryId) -> tuple[InboxItem, ...]:
+        """What was said of ``delivery`` and nobody has taken yet: it counts from the next ``execute`` on."""
+        return left_items(self.state_root, delivery)
 
     def waits(self, delivery: DeliveryId) -> tuple[OpenWait, ...]:
         """The questions that an answer would continue."""

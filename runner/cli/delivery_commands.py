@@ -101,6 +101,9 @@ def run(
 def inspect(
     ctx: typer.Context,
     delivery: Annotated[str | None, typer.Argument(metavar="[DELIVERY]", help="Without it: the list of all.")] = None,
+    step: Annotated[
+        str | None, typer.Argument(metavar="[STEP]", help="What one step did; STEP@VISIT for an earlier visit.")
+    ] = None,
     *,
     events: Annotated[bool, typer.Option("--events", help="Every record of its ledger, in order.")] = False,
     follow: Annotated[
@@ -110,13 +113,17 @@ def inspect(
     as_json: JsonOption = False,
 ) -> None:
     """Say what is known of a Delivery, without disturbing whoever drives it."""
-    from runner.cli.inspecting import show_all, show_events, show_state
+    from runner.cli.inspecting import show_all, show_events, show_state, show_step
 
     lookup = find_config(ctx, config)
     if delivery is None:
         if events or follow:
             raise typer.BadParameter("name the Delivery whose events you want to see")
         show_all(lookup, as_json=as_json)
+    elif step is not None:
+        if events or follow:
+            raise typer.BadParameter("name a step, or ask for --events")
+        show_step(lookup, delivery, step, as_json=as_json)
     elif events or follow:
         show_events(lookup, delivery, follow=follow, as_json=as_json)
     else:

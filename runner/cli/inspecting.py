@@ -4,10 +4,11 @@ import datetime as dt
 import json
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from runner.cli import config_lookup, state_view
+from runner.cli import config_lookup, state_view, step_view
 from runner.cli.activation_file import where_in
 from runner.cli.exit_codes import of_verification
 from runner.cli.program import command
@@ -60,10 +61,24 @@ def show_state(lookup: config_lookup.Lookup, text: str, named_config: Path | Non
     where = where_in(records, DeliveryId(state.delivery), named_config)
     ended = state.settlement is not None and state.settlement.output is not None
     output = records.output(DeliveryId(state.delivery)) if ended else None
+    left = records.left(DeliveryId(state.delivery))
     if as_json:
-        write_json(state_view.state_document(state, where, output))
+        said = [{"kind": item.kind, "who": item.who, "at": item.at, "body": item.body} for item in left]
+        write_json({**state_view.state_document(state, where, output), "left": said})
     else:
-        write_lines(state_view.state_lines(state, where, dt.datetime.now(dt.UTC), columns(), output))
+        lines = state_view.state_lines(state, where, dt.datetime.now(dt.UTC), columns(), output)
+        write_lines([*lines, *step_view.left_lines(left)])
+
+
+def show_step(lookup: config_lookup.Lookup, text: str, word: str, *, as_json: bool) -> None:
+    """What one step did."""
+    records, delivery = open_records(lookup), delivery_id(text)
+    found = records.step(delivery, word)
+    value = partial(records.value, delivery)
+    if as_json:
+        write_json({"delivery": delivery, **step_view.step_document(found, value)})
+    else:
+        write_lines(step_view.step_lines(found, value))
 
 
 def show_events(lookup: config_lookup.Lookup, text: str, *, follow: bool, as_json: bool) -> None:
