@@ -17,7 +17,7 @@ from custody.facts import Foreign, kept_as, savepoint, savepoint_of, taken
 from custody.foreign import confined, somebody_elses, spliced
 from custody.midstep import Mark
 from custody.origin import arrive
-from custody.paths import show
+from custody.paths import scope_text, show
 from custody.restore import unequal
 from custody.scope import Change, difference, environment_changes, named, outside
 from custody.state import Directory, Kept, State
@@ -28,7 +28,7 @@ from runner.contract.errors import Code, IntegrityError
 from runner.contract.grant import GrantKey, WorkspaceGrant
 from runner.contract.ids import ObjectId, StepRef
 from runner.contract.records import Draft
-from runner.contract.scope import Scope
+from runner.contract.scope import Scope, allowing
 
 ALWAYS: Final = float("-inf")
 WORKTREE_GONE: Final = "the worktree was gone, so it was not put back"
@@ -280,7 +280,12 @@ class Attempts:
             what = (*found.environment, *named(found.bad), *found.notes)
             return ports.EnvironmentChanged(what=what, savepoint=at_opening)
         if found.bad:
-            return ports.Violation(paths=named(found.bad), rule=str(grant.scope), savepoint=at_opening)
+            return ports.Violation(
+                paths=named(found.bad),
+                rule=str(grant.scope),
+                savepoint=at_opening,
+                allowed_by=allowing(scope_text(change.path) for change in found.bad),
+            )
         return ports.Accepted(savepoint=at_opening)
 
     def _judge(self, running: _Running, present: State) -> _Judgement:

@@ -61,7 +61,8 @@ def not_completed(said: Failed | Invalid, at: ObjectId) -> StepFailed:
 def scope_violated(verdict: Violation, output: ValueRef | None) -> StepFailed:
     """The attempt wrote where it may not; the worktree is what it was before."""
     # Before the paths: those may be cut.
-    advice = "all it wrote is undone. Let the step's 'scope' allow what follows, or keep it from writing that"
+    rule = f" with {', '.join(verdict.allowed_by)}" if verdict.allowed_by else ""
+    advice = f"all it wrote is undone. Let the step's 'scope' allow what follows{rule}, or keep it from writing that"
     message = f"wrote outside its scope ({verdict.rule}); {advice}: {shown(verdict.paths)}"
     return failed("scope-violation", message, verdict.savepoint.commit, paths=verdict.paths, output=output)
 

@@ -18,6 +18,7 @@ from runner.admission.package import FIELDS_NOT_BUILT, KINDS, KINDS_NOT_BUILT, P
 from runner.contract import ids
 from runner.contract.errors import Finding
 from runner.contract.model import how_to_mend
+from runner.contract.scope import scope_mistakes
 
 ROUNDS_MAX: Final = 6
 _ESSENTIAL: Final = ("role", "prompt", "run", "on", "cases")
@@ -64,6 +65,7 @@ class _Reader:
         not_built = len(self.findings)
         for number, step in enumerate(self._steps()):
             self._unfitting(number, step)
+            self._scopes(number, step)
         package = None
         for _ in range(ROUNDS_MAX):
             try:
@@ -128,6 +130,24 @@ class _Reader:
         if "timeout_s" in step and isinstance(inner, dict) and "timeout_s" in inner:
             self._find(("steps", number, "timeout_s"), "'timeout_s' stands at the step and in its command", "keep one")
             del step["timeout_s"]
+
+    def _scopes(self, number: int, step: Any) -> None:
+        """Each pattern of a write scope that is none, at its own line."""
+        for kind in ("agent", "command"):
+            action = step.get(kind) if isinstance(step, dict) else None
+            listed = action.get("scope") if isinstance(action, dict) else None
+            if (
+                not isinstance(action, dict)
+                or not isinstance(listed, list)
+                or not all(isinstance(p, str) for p in listed)
+            ):
+                continue
+            mistakes = dict(scope_mistakes(listed))
+            for place, (problem, fix) in mistakes.items():
+                path = ("steps", number, kind, "scope", place)
+                self._find(path, f"steps.{number}.{kind}.scope: {listed[place]!r} {problem}", fix)
+            if mistakes:
+                action["scope"] = [p for n, p in enumerate(listed) if n not in mistakes] or "everything"
 
     # --- what the models refuse ---------------------------------------------------------------------------------------
 

@@ -217,3 +217,12 @@ def test_the_shipped_schema_is_current_and_takes_a_good_package() -> None:
     assert document is not None
     Draft202012Validator.check_schema(package_schema())
     Draft202012Validator(package_schema()).validate(document.value)
+
+
+def test_each_pattern_of_a_scope_that_is_none_is_found_at_its_line(tmp_path: Path) -> None:
+    """With what to write instead; the good ones beside it are no findings."""
+    bad = ["!x", "/abs", "../up", "", ".git/hooks", "good", "a[b]", "**/**"]
+    lines = "".join(f'        - "{pattern}"\n' for pattern in ("good", *bad))
+    text = f"name: x\nsteps:\n  - id: a\n    command:\n      run: [make]\n      scope:\n{lines}"
+    told = refused(written(tmp_path, text)).findings
+    assert [(f.place.rpartition(":")[2], bool(f.fix)) for f in told] == [(str(n), True) for n in range(8, 16)]

@@ -5,7 +5,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from runner.contract.scope import EVERYTHING, READ_ONLY, SCOPE_PATTERNS_MAX, Scope, is_git_path, pattern_problem
+from runner.contract.scope import (
+    EVERYTHING,
+    LITERAL_MAX,
+    READ_ONLY,
+    SCOPE_PATTERNS_MAX,
+    Scope,
+    allowing,
+    is_git_path,
+    pattern_mistake,
+    pattern_problem,
+    scope_mistakes,
+)
 
 ACCEPTS = [
     ("a.py", "a.py"),
@@ -79,11 +90,15 @@ def test_a_pattern_does_not_allow(pattern: str, path: str) -> None:
         ("a\x00", "NUL"),
         (".git/config", ".git"),
         ("sub/.GIT/hooks/*", ".git"),
+        ("**/**", "no more than one"),
+        ("src/" + "x" * 256, "matches nothing"),
+        ("ü" * 128 + "*", "matches nothing"),
     ],
 )
 def test_a_pattern_outside_the_language_is_refused_by_name(pattern: str, says: str) -> None:
     """A pattern means one thing or it is refused, with the reason."""
-    assert says in str(pattern_problem(pattern))
+    mistake = pattern_mistake(pattern)
+    assert mistake is not None and says in mistake.problem and mistake.fix
     with pytest.raises(ValidationError, match="pattern"):
         Scope(kind="patterns", patterns=(pattern,))
 
@@ -163,3 +178,39 @@ def test_a_path_that_is_a_pattern_allows_itself(path: str) -> None:
         assert scope.allows(path)
         assert not scope.allows(path + "x")
         assert not scope.allows("x/" + path)
+
+
+def test_a_pattern_that_stands_twice_is_found_at_its_second_place() -> None:
+    """It would never decide anything; each mistake is told by its place in the list."""
+    found = [(number, mistake.problem) for number, mistake in scope_mistakes(("a", "b", "a", "/c"))]
+    assert [number for number, _ in found] == [2, 3] and found[0][1] == "stands twice"
+    with pytest.raises(ValidationError, match="stands twice"):
+        Scope(kind="patterns", patterns=("a", "b", "a"))
+
+
+@pytest.mark.parametrize(
+    ("paths", "patterns"),
+    [
+        ((), ()),
+        (("a.txt", "src/b.py"), ("a.txt", "src/b.py")),
+        (("src/[id]/*.tsx",), ("src/?id?/?.tsx",)),
+        (("!a", ":b"), ("?a", "?b")),
+        ((".git/config", "x/.git/hooks"), ()),
+        (tuple(f"docs/{n}.md" for n in range(LITERAL_MAX + 1)), ("docs/**",)),
+        ((*(f"a/{n}/x" for n in range(LITERAL_MAX + 1)), "top"), ("a/**", "*")),
+        (tuple(f"{n}/x" for n in range(LITERAL_MAX + 1)), ("**",)),
+    ],
+)
+def test_the_patterns_that_would_have_allowed(paths: tuple[str, ...], patterns: tuple[str, ...]) -> None:
+    """As narrow as can be said in a few words; none for what no scope allows."""
+    assert allowing(paths) == patterns
+
+
+@given(st.lists(st.lists(components, min_size=1, max_size=4).map("/".join), max_size=20))
+def test_patterns_that_would_have_allowed_do_allow(paths: list[str]) -> None:
+    """Whatever the paths are called, and never with a pattern outside the language."""
+    patterns, possible = allowing(paths), [path for path in paths if EVERYTHING.allows(path)]
+    assert bool(patterns) == bool(possible) and list(scope_mistakes(patterns)) == []
+    if patterns:
+        scope = Scope(kind="patterns", patterns=patterns)
+        assert all(scope.allows(path) for path in possible)

@@ -38,6 +38,7 @@ def test_writes_outside_the_scope_are_named_and_put_back(repo: Repo, delivery: D
         "type src/b.py",
     )
     assert verdict.rule == "src/ok.py"
+    assert verdict.allowed_by == (".gitignore", "a.txt", "empty", "new.txt", "src/b.py")
     assert verdict.savepoint.commit == delivery.custody.baseline().commit
     assert tree_of(repo.path) == before
 

@@ -236,7 +236,8 @@ class FakeWorkspaces:
         outside = tuple(f"added {p}" for p in changed if not grant.scope.allows(p))
         if outside:
             self._restore(grant.savepoint)
-            return Violation(paths=outside, rule=str(grant.scope), savepoint=self.current())
+            at, wanted = self.current(), tuple(text.partition(" ")[2] for text in outside)
+            return Violation(paths=outside, rule=str(grant.scope), savepoint=at, allowed_by=wanted)
         savepoint = self._take("step") if changed else self.current()
         if self.hooks != "clean":
             return EnvironmentChanged(what=(self.hooks,), savepoint=savepoint)

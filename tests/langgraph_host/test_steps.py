@@ -179,7 +179,7 @@ async def test_scope_violation_fails_the_step_with_its_paths(tmp_path: Path) -> 
         boundary = await process.host.drive()
         assert isinstance(boundary, TerminalProposal) and boundary.reason is Reason.SCOPE_VIOLATION
         assert process.last("a@1").paths == ("added etc/passwd",)
-        assert "src/**" in process.last("a@1").message
+        assert "(src/**)" in process.last("a@1").message and "follows with etc/passwd," in process.last("a@1").message
         assert len(process.invocation.asked) == 1 and world.disk == {}
 
 

@@ -30,6 +30,8 @@ class Violation:
     paths: tuple[str, ...]
     rule: str
     savepoint: Savepoint
+    allowed_by: tuple[str, ...] = ()
+    """Scope patterns that would have allowed them; empty where none would."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
