@@ -7,6 +7,7 @@ journaled restore, which the next process finishes.
 The rules that say which files are looked at are the source's, frozen at its baseline, as its savepoints were taken by them.
 """
 
+import errno
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final, Literal
@@ -21,7 +22,7 @@ from custody.state import Kept
 from custody.store import Frozen, Store
 from custody.worktree import Worktree
 from runner.contract.activation import Activation
-from runner.contract.errors import CallerError, Code, IntegrityError
+from runner.contract.errors import CallerError, Code, EnvironmentFault, IntegrityError
 from runner.contract.ids import ObjectId
 
 NAMED_MAX: Final = 5
@@ -39,6 +40,21 @@ def bring(
     before_effect: Callable[[str], None] = nothing,
 ) -> None:
     """The git stores ``source`` -> ``store``: ``savepoints`` and what they stand on, synced. See ``ports.Assembly.bring``."""
+    try:
+        _bring(activation, source, store, savepoints, before_effect)
+    except OSError as error:
+        code = Code.DISK_FULL if error.errno in (errno.ENOSPC, errno.EDQUOT) else Code.CAPTURE_FAILED
+        problem = f"cannot bring the savepoints of {source}: {error.strerror} ({error.filename})"
+        raise EnvironmentFault(code, problem, remedy="mend that, then run the same command again") from error
+
+
+def _bring(
+    activation: Activation,
+    source: Path,
+    store: Path,
+    savepoints: tuple[ObjectId, ...],
+    before_effect: Callable[[str], None],
+) -> None:
     git = Git()
     old, new = Store(git, source), Store(git, store)
     repository = baseline.admitted_repository(git, activation)

@@ -6,12 +6,10 @@ with a chain of its own; the chain has no key.
 
 from collections.abc import Callable, Iterator
 
-from pydantic import BaseModel
-
 from runner.contract.activation import Activation
 from runner.contract.canonical import canonical
 from runner.contract.errors import Code, IntegrityError, RunnerError
-from runner.contract.events import DeliveryAccepted, SavepointTaken, StepCompleted, ValueRef
+from runner.contract.events import DeliveryAccepted, SavepointTaken, StepCompleted
 from runner.contract.ids import StepRef
 from runner.contract.layout import DeliveryLayout
 from runner.contract.outcomes import Check, StepState, Verification
@@ -21,6 +19,7 @@ from runner.coordinator import tombstone
 from runner.coordinator.ancestry import origin_holds
 from runner.coordinator.journal import terminal_facts
 from runner.coordinator.machine import CUES, Cue, Phase, after
+from runner.coordinator.origin import values_in
 from runner.coordinator.settlement import authorization_of, settlement_of
 from runner.ledger import FileArtifacts, SqliteReader, open_reader
 from runner.ledger.rules import UNSEEN, StepLife, live
@@ -116,22 +115,11 @@ def _order(records: tuple[Record, ...], reader: SqliteReader) -> str:
 
 
 def _artifacts(records: tuple[Record, ...], artifacts: FileArtifacts) -> str:
-    refs = {ref.digest: ref for record in records for ref in _values(record.event)}
+    refs = {ref.digest: ref for record in records for ref in values_in(record.event)}
     for ref in refs.values():
         artifacts.get(ref)
     stored = sum(ref.stored for ref in refs.values())
     return f"{len(refs)} values have their digests, {stored} of them files"
-
-
-def _values(model: BaseModel) -> Iterator[ValueRef]:
-    """Every value that ``model`` names."""
-    if isinstance(model, ValueRef):
-        yield model
-        return
-    for name in type(model).model_fields:
-        field = getattr(model, name)
-        if isinstance(field, BaseModel):
-            yield from _values(field)
 
 
 def _plan(accepted: DeliveryAccepted, plan: Plan) -> str:
