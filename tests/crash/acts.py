@@ -20,8 +20,8 @@ SECONDS: Final[tuple[FaultName, ...]] = ("kill", "full", "io", "error")
 PARTS_LOST: Final[tuple[Part, ...]] = ("all", "half", "git", "one")
 STRANGE: Final = 2
 """Of everything that is not a kill or a failure, in the normal suite."""
-KILLS: Final = 6
-FAILURES: Final = 5
+KILLS: Final = 5
+FAILURES: Final = 4
 
 
 def kills(proof: Proof) -> list[Act]:

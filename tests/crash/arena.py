@@ -25,6 +25,7 @@ ASIDE: Final = ("-wal", "-shm", "owner.json")
 DELIVERY: Final = DeliveryId("d1")
 CONFIG: Final = """\
 state_root = "{state}"
+isolation = "none"
 [providers.openai]
 credential = {{ file = "{key}" }}
 [providers.openai.settings]

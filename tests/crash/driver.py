@@ -46,6 +46,8 @@ class Run:
     waits: tuple[dict[str, Any], ...] = ()
     said: str = ""
     """What the command line printed."""
+    imported: tuple[str, ...] = ()
+    """Modules that it needed and the process that forks did not have."""
     reached: tuple[str, ...] = ()
     struck: str = ""
     synced: tuple[Synced, ...] = ()
@@ -161,6 +163,7 @@ def _live(arena: Arena, order: Order, lines: int, go: int) -> None:
         tell({"ask": True})
         os.read(go, 1)
 
+    had = set(sys.modules)
     try:
         os.chdir("/")
         os.environ["TMPDIR"] = str(arena.temporary)
@@ -175,7 +178,7 @@ def _live(arena: Arena, order: Order, lines: int, go: int) -> None:
             said = _command_line(arena)
         else:
             said = asyncio.run(_act(arena, order.action, Dependencies(clock=clock)))
-        tell({**said, "reached": plan.reached})
+        tell({**said, "reached": plan.reached, "imported": sorted(set(sys.modules) - had)})
     except BaseException as error:
         tell({"end": "traceback", "detail": _last_words(error)})
     finally:

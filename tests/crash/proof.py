@@ -5,10 +5,13 @@ each effect that was counted outside happened as often as it does undisturbed; o
 (everything but ``external``) and was in flight at a death, as the ledger had it then. What was recorded is never repeated.
 """
 
+import gc
 import random
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from importlib import import_module
 from typing import Final, NamedTuple
 
 from runner.contract.errors import RunnerError
@@ -57,7 +60,9 @@ class Proof:
         self.rng = rng
         self.person = Person(arena)
         self._allowed: Counter[str] = Counter()
-        first, self.undisturbed = self._alone(), self._alone()
+        first = self._alone()
+        _import(first.run.imported)
+        self.undisturbed = self._alone()
         self._places = tuple(sorted({*first.places} & {*self.undisturbed.places}))
         self.report.boundaries = Counter(place.kind for place in self._places)
         self._check_undisturbed(first)
@@ -199,6 +204,14 @@ class Proof:
             if found > most or (rarely and found < least):
                 wrong.append(f"{effect} happened {found} times, not {least if least == most else f'{least} to {most}'}")
         return wrong
+
+
+def _import(names: Sequence[str]) -> None:
+    """Once here instead of in each of thousands of forks."""
+    for name in names:
+        with suppress(ImportError):  # one that only exists while another is imported
+            import_module(name)
+    gc.freeze()
 
 
 def _numbered(kinds: Sequence[str], number: int) -> list[Place]:
