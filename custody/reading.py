@@ -47,6 +47,10 @@ class Seen:
         return self.signature == signature(status) and status.st_ctime_ns < self.scan_ns - CLOCK_MARGIN_NS
 
 
+MACHINE: Final = frozenset({errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN})
+"""Errors that are not about the path."""
+
+
 class Unreadable(Exception):
     """A path whose content cannot be had. ``gone``: nothing of that kind is there any more."""
 
@@ -57,6 +61,10 @@ class Unreadable(Exception):
 
     @staticmethod
     def of(error: OSError) -> "Unreadable":
+        """What ``error`` says of the path. One that says something of the machine travels as it is: a file that could be read
+        at another moment must not be missing in a savepoint."""
+        if error.errno in MACHINE:
+            raise error
         gone = error.errno in (errno.ENOENT, errno.ELOOP, errno.ENOTDIR)
         return Unreadable(f"cannot be read ({os.strerror(error.errno or 0)})", gone=gone)
 
@@ -117,14 +125,15 @@ class Reader:
                 if not stat.S_ISREG(before.st_mode) or before.st_size > self.bytes_max:
                     continue
                 data = _exactly(handle, before.st_size)
-                if data is not None and signature(os.fstat(handle)) == signature(before):
-                    oid = blob_id(self.object_format, data)
-                    keep(oid, data)
-                    return Seen(signature(before), oid, start_ns)
+                whole = data is not None and signature(os.fstat(handle)) == signature(before)
             except OSError as error:
                 raise Unreadable.of(error) from None
             finally:
                 os.close(handle)
+            if data is not None and whole:
+                oid = blob_id(self.object_format, data)
+                keep(oid, data)
+                return Seen(signature(before), oid, start_ns)
         raise Unreadable("changed while being read")
 
 

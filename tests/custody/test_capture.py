@@ -1,12 +1,15 @@
 """What a savepoint holds: everything that counts, byte for byte, whatever it is called and however it was written."""
 
+import errno
 import os
+import re
 import socket
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from custody.reading import Reader, Unreadable
 from custody.scan import Budget
 from runner.contract import ports
 from runner.contract.errors import Code, EnvironmentFault
@@ -352,3 +355,27 @@ def test_git_processes_per_attempt_do_not_grow(repo: Repo, delivery: Delivery) -
         delivery.attempt(lambda number=number: repo.write("n.txt", f"{number}\n"))
         counts.append(delivery.custody.git_processes - before)
     assert set(counts[1:]) <= {1, 2}
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC, errno.EMFILE, errno.EAGAIN])
+def test_a_machine_that_refuses_makes_no_file_unreadable(tmp_path: Path, number: int) -> None:
+    """An error while a new file's content is kept is no property of that file: it travels, and nothing is left out."""
+    (tmp_path / "new").write_bytes(b"new")
+
+    def keep(oid: str, data: bytes) -> None:
+        raise OSError(number, os.strerror(number))
+
+    directory = os.open(tmp_path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        with pytest.raises(OSError, match=re.escape(os.strerror(number))):
+            Reader("sha1", 1000).regular(directory, b"new", 0, keep)
+    finally:
+        os.close(directory)
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN])
+def test_an_error_of_the_machine_is_no_property_of_a_path(number: int) -> None:
+    """Whoever cannot open a file for want of handles or memory must not report it as unreadable and go on."""
+    with pytest.raises(OSError, match=re.escape(os.strerror(number))):
+        Unreadable.of(OSError(number, os.strerror(number)))
+    assert "Permission denied" in Unreadable.of(OSError(errno.EACCES, "")).why
