@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pydantic import ValidationError
 
 from runner.contract.canonical import canonical, digest, parse
-from runner.contract.errors import Code, IntegrityError
+from runner.contract.errors import Code, EnvironmentFault, IntegrityError
 from runner.contract.kept import Tombstone
 from runner.contract.layout import DeliveryLayout
 from runner.contract.outcomes import Check, Verification
@@ -15,13 +15,20 @@ BYTES_MAX = 1 << 20
 
 
 def read(layout: DeliveryLayout) -> Tombstone | None:
-    """None for a Delivery that was not collected. ``IntegrityError`` for a file that is not what was written."""
+    """None for a Delivery that was not collected. ``IntegrityError`` for a file that is not what was written,
+    ``EnvironmentFault`` for one that cannot be read."""
     try:
         value = parse(read_small(layout.tombstone, BYTES_MAX))
         stone = Tombstone.model_validate_json(canonical(value))
     except (FileNotFoundError, NotADirectoryError):
         return None
-    except (OSError, ValueError, ValidationError) as error:
+    except OSError as error:
+        raise EnvironmentFault(
+            Code.STATE_UNWRITABLE,
+            f"{layout.tombstone} cannot be read: {error.strerror or error}",
+            remedy="make the state directory readable, then try again",
+        ) from None
+    except (ValueError, ValidationError) as error:
         raise _altered(layout, str(error)[:200]) from None
     if stone.digest != _digest(value) or stone.settlement.delivery != layout.root.name:
         raise _altered(layout, "it was altered, or is another Delivery's")

@@ -58,7 +58,7 @@ def test_the_meaning_leaves_out_what_is_operational(tmp_path: Path) -> None:
     [
         ("enigne = 1\n", "enigne", "known key"),
         ('engine = "temporal"\n', "engine", "langgraph"),
-        ('isolation = "bubblewrap"\n', "isolation", "none"),
+        ('isolation = "docker"\n', "isolation", "bubblewrap"),
         ("[concurrency]\nsteps = 0\n", "concurrency.steps", "greater"),
         ("[concurrency]\nsteps = true\n", "concurrency.steps", "integer"),
         ('[providers.openai]\ncredential = { env = "A", file = "/b" }\n', "providers.openai.credential", "exactly one"),
