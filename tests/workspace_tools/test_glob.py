@@ -8,9 +8,10 @@ from runner.contract.scope import Scope, is_git_path, pattern_problem
 
 part = st.text("ab*?", min_size=1, max_size=4).filter(lambda p: "**" not in p) | st.just("**")
 name = st.text("ab", min_size=1, max_size=4)
+patterns = st.lists(part, min_size=1, max_size=4).map("/".join).filter(lambda p: "**/**" not in p)
 
 
-@given(st.lists(part, min_size=1, max_size=4).map("/".join), st.lists(name, min_size=1, max_size=4))
+@given(patterns, st.lists(name, min_size=1, max_size=4))
 def test_it_matches_what_a_scope_allows(pattern: str, names: list[str]) -> None:
     """One language for people to learn."""
     assert pattern_problem(pattern) is None
@@ -21,5 +22,5 @@ def test_it_matches_what_a_scope_allows(pattern: str, names: list[str]) -> None:
 
 def test_patterns_that_backtrack_elsewhere_end() -> None:
     """Many stars over long names take steps, not ages."""
-    assert not Glob("/".join(["**"] * 200) + "/x").matches(("a",) * 60)
+    assert not Glob("/".join(["**", "*"] * 100) + "/x").matches(("a",) * 60)
     assert not Glob("*a" * 100 + "b").matches(("a" * 255,))
