@@ -51,7 +51,7 @@ class Ground:
         return self
 
     def config(self) -> RunnerFactoryConfig:
-        return RunnerFactoryConfig(state_root=str(self.state))
+        return RunnerFactoryConfig(state_root=str(self.state), isolation="none")
 
     def worktree(self, name: str) -> Path:
         path = self.root / "worktrees" / name

@@ -19,6 +19,7 @@ from runner.admission.tools import declared_tools, servers_of
 from runner.admission.worktree import (
     Checkout,
     Repository,
+    claim_worktree,
     discover,
     in_place,
     make_worktree,
@@ -37,6 +38,7 @@ __all__ = [
     "admit_changed",
     "check",
     "checked_input",
+    "claim_worktree",
     "declared_tools",
     "discover",
     "in_place",

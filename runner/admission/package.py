@@ -195,7 +195,7 @@ class Command(Frozen):
     cwd: str = "."
     env: dict[str, str] = Field(default_factory=dict)
     ok: Annotated[tuple[Annotated[int, Field(ge=0, le=255)], ...], Field(min_length=1)] = (0,)
-    effect: EffectClass = "external"
+    effect: EffectClass | None = None
     scope: ScopeField
     timeout_s: Seconds | None = None
     output_bytes_max: Annotated[int, Field(ge=1024, le=limits.OUTPUT_BYTES_MAX)] = limits.OUTPUT_BYTES_DEFAULT

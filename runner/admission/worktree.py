@@ -168,7 +168,7 @@ def planned_worktree(repository: Repository, *, base: str | None, directory: Pat
         raise EnvironmentFault(
             Code.STATE_UNWRITABLE, f"{str(directory)!r} is not UTF-8 text", remedy="name another folder"
         )
-    if directory.exists() and any(directory.iterdir()):
+    if directory.exists():
         raise EnvironmentFault(
             Code.STATE_UNWRITABLE, f"{str(directory)!r} exists already", remedy="remove it or name another"
         )
@@ -182,13 +182,28 @@ def planned_worktree(repository: Repository, *, base: str | None, directory: Pat
     return Checkout(repository=repository, path=directory.resolve(), base_commit=commit, base_tree=tree, fresh=True)
 
 
+def claim_worktree(checkout: Checkout) -> None:
+    """Takes the directory of a planned worktree for ``make_worktree``. ``EnvironmentFault`` when somebody else has: of two who
+    planned the same one, neither may clean up behind the other."""
+    try:
+        checkout.path.parent.mkdir(parents=True, exist_ok=True)
+        checkout.path.mkdir()
+    except FileExistsError:
+        raise EnvironmentFault(
+            Code.STATE_UNWRITABLE, f"{str(checkout.path)!r} exists already", remedy="remove it or name another"
+        ) from None
+    except OSError as error:
+        raise EnvironmentFault(
+            Code.STATE_UNWRITABLE, f"{checkout.path}: {error.strerror}", remedy="free space or check rights"
+        ) from None
+
+
 def make_worktree(checkout: Checkout) -> None:
-    """Makes what ``planned_worktree`` planned. ``EnvironmentFault`` when it cannot be made; then nothing of it is left
+    """Makes what was planned and claimed. ``EnvironmentFault`` when it cannot be made; then nothing of it is left
     behind. Uncommitted work in the repository's own checkout stays there and is not part of it."""
     run = _bound(checkout.repository)
     root, path, commit = checkout.repository.root, checkout.path, checkout.base_commit
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
         run(root, "worktree", "add", "--quiet", "--detach", "--no-checkout", str(path), commit)
         run(path, "read-tree", commit)
         run(path, "checkout-index", "--all", "--index", "--quiet", "--force")

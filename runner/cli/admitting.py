@@ -66,6 +66,10 @@ class Admitted:
 
         remove_worktree(self.checkout)
         self.file.unlink(missing_ok=True)
+        self.undo_directories()
+
+    def undo_directories(self) -> None:
+        """Removes the directories alone."""
         for directory in reversed(self.made):
             with suppress(OSError):  # something else is in it by now, or it was never made
                 directory.rmdir()
@@ -118,7 +122,7 @@ class PackageSummary:
         if not self.external:
             return []
         return [
-            f"  note    cut short, a person is asked what happened: {', '.join(self.external)} (effect: external, the default);",
+            f"  note    cut short, a person is asked what happened: {', '.join(self.external)} (effect: external);",
             "          a command that changes files of the worktree at most says effect: workspace",
         ]
 
@@ -198,10 +202,16 @@ def admit_wish(wish: Wish, config: "RunnerFactoryConfig", out: Path | None) -> A
 
 def make(setup: "tuple[SetupStep, ...]", admitted: Admitted, state_root: Path) -> None:
     """The worktree, set up, and the activation's file; what fails leaves nothing behind."""
-    from runner.admission import make_worktree, run_setup
+    from runner.admission import claim_worktree, make_worktree, run_setup
 
     try:
         _make_state_root(state_root)
+        if admitted.checkout.fresh:
+            claim_worktree(admitted.checkout)
+    except BaseException:
+        admitted.undo_directories()
+        raise
+    try:
         if admitted.checkout.fresh:
             make_worktree(admitted.checkout)
             run_setup(setup, admitted.checkout)

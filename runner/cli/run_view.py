@@ -38,7 +38,7 @@ def isolation_text(isolation: str) -> str:
         case "none":
             return "none: commands run as ordinary processes with your rights"
         case "bubblewrap":
-            return "bubblewrap: commands have no network, write only the worktree, and see neither your home nor your secrets"
+            return "bubblewrap: commands reach only the worktree, and no network"
         case _:
             return isolation
 

@@ -100,7 +100,7 @@ class Concurrency(Frozen):
 class RunnerFactoryConfig(Frozen):
     format: Literal[1] = FORMAT
     engine: Literal["langgraph"] = "langgraph"
-    isolation: Isolation = "none"
+    isolation: Isolation = "bubblewrap"
     boundary: Boundary = Boundary()
     tool_servers: tuple[ToolServerConfig, ...] = ()
     state_root: str

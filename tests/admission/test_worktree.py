@@ -9,6 +9,7 @@ from runner.admission.setup import run_setup
 from runner.admission.target import target_expected
 from runner.admission.worktree import (
     Checkout,
+    claim_worktree,
     discover,
     in_place,
     make_worktree,
@@ -21,6 +22,7 @@ from tests.admission.repositories import git, repository
 
 def fresh(tmp_path: Path, base: str | None = None) -> Checkout:
     checkout = planned_worktree(discover(tmp_path / "repo"), base=base, directory=tmp_path / "trees" / "d1")
+    claim_worktree(checkout)
     make_worktree(checkout)
     return checkout
 
@@ -31,6 +33,16 @@ def refused(code: Code, call: object, *arguments: object, **named: object) -> Ru
         call(*arguments, **named)
     assert caught.value.code is code
     return caught.value
+
+
+def test_of_two_who_plan_the_same_worktree_one_gets_it(tmp_path: Path) -> None:
+    """The other is refused before it has done anything that it would have to undo."""
+    repository(tmp_path / "repo")
+    planned = [planned_worktree(discover(tmp_path / "repo"), base=None, directory=tmp_path / "d1") for _ in range(2)]
+    claim_worktree(planned[0])
+    refused(Code.STATE_UNWRITABLE, claim_worktree, planned[1])
+    make_worktree(planned[0])
+    assert (planned[0].path / "a.txt").exists()
 
 
 def test_a_fresh_worktree_holds_the_base_and_goes_again_without_a_trace(tmp_path: Path) -> None:

@@ -45,6 +45,12 @@ class CommandLine:
         """The default state root."""
         return self.home / ".local" / "state" / "runner"
 
+    def uncontained(self) -> None:
+        """Commands are ordinary processes from now on: for tests that watch one from outside of its worktree."""
+        config = self.home / "uncontained.toml"
+        config.write_text('isolation = "none"\n[providers.recorded]\n')
+        self.environment["RUNNER_CONFIG"] = os.environ["RUNNER_CONFIG"] = str(config)
+
     def __call__(self, *words: str) -> Answer:
         self._printed.readouterr()
         code = app.run(words)
@@ -105,6 +111,7 @@ def runner(
     for name in [n for n in os.environ if n.startswith(("XDG_", "RUNNER_"))]:
         monkeypatch.delenv(name)
     yield line
+    os.environ.pop("RUNNER_CONFIG", None)
     for process in line.started:
         process.kill()
         process.communicate()

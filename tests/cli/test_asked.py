@@ -204,6 +204,7 @@ def test_what_an_agent_asks(runner: CommandLine, repo: Path) -> None:
 
 def test_a_takeover_is_confirmed(runner: CommandLine, repo: Path) -> None:
     """On a terminal it says whom it will end and asks; anything but yes ends nobody."""
+    runner.uncontained()
     begun = runner.home / "begun"
     os.mkfifo(begun)
     package = world.package(runner.here, f"echo go > {begun}; sleep 1000")

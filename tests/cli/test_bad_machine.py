@@ -106,6 +106,7 @@ def test_two_at_once_under_one_id(runner: CommandLine, words: tuple[str, ...]) -
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGQUIT])
 def test_killed_in_the_middle_of_a_step(runner: CommandLine, words: tuple[str, ...], number: signal.Signals) -> None:
     """Whatever signal ends it, the same call goes on to a settlement, which the next one replays."""
+    runner.uncontained()
     go = runner.home / "go"
     os.mkfifo(go)
     package = world.package(runner.here, f"echo one > one.txt; cat {go}; true")

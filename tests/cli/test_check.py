@@ -13,10 +13,10 @@ steps:
 
 
 @pytest.mark.parametrize(
-    ("effect", "external"), [("", ["tests"]), (", effect: external", ["tests"]), (", effect: workspace", [])]
+    ("effect", "external"), [("", []), (", effect: external", ["tests"]), (", effect: workspace", [])]
 )
 def test_commands_that_a_person_is_asked_about(runner: CommandLine, effect: str, external: list[str]) -> None:
-    """A note and no error: whoever forgot ``effect`` hears it before a kill does."""
+    """A note and no error, before a kill says so. What says nothing is contained, or inspect says that it is not."""
     (runner.here / "p.yaml").write_text(PACKAGE.format(effect=effect))
     shown = runner("check", "p.yaml")
     assert shown.code == 0 and ("what happened: tests (effect: external" in shown.out) is bool(external)

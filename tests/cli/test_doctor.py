@@ -19,7 +19,7 @@ def test_a_new_machine(runner: CommandLine) -> None:
     answer = runner("doctor", "--json")
     checks = {check["name"]: check for check in answer.document["checks"]}
     assert answer.code == 0 and answer.document["ok"]
-    assert "git version" in checks["git"]["detail"] and "none" in checks["isolation"]["detail"]
+    assert "git version" in checks["git"]["detail"] and "bubblewrap: " in checks["isolation"]["detail"]
     assert "no config file was found" in checks["config"]["detail"]
     assert checks["state root"]["detail"].endswith("(will be made)")
     assert list(runner.home.iterdir()) == [runner.here]

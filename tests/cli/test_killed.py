@@ -123,6 +123,7 @@ steps:
 @pytest.fixture
 def shipping(runner: CommandLine, repo: Path) -> Iterator["subprocess.Popen[str]"]:
     """A run that is in the middle of something that cannot be undone; how often that began stands in ``count``."""
+    runner.uncontained()
     places = {name: runner.home / name for name in ("count", "begun", "again")}
     os.mkfifo(places["begun"])
     file = runner.here / "ship.yaml"

@@ -100,7 +100,7 @@ def test_a_run(runner: CommandLine, words: tuple[str, ...]) -> None:
     """Nothing moving is left behind, steps stand once and in columns, nothing but a path or a command is too wide."""
     screen = on_a_terminal(runner, *words)
     shown = [line.rstrip() for line in screen.lines]
-    assert "  isolation  none: commands run as ordinary processes with your rights" in shown
+    assert "  isolation  bubblewrap: commands reach only the worktree, and no network" in shown
     steps = [line for line in shown if re.match(r"[>+x~.-] ", line)]
     assert [line.split()[:3] for line in steps] == [["+", "first", "done"], ["x", "second", "failed"]]
     assert len({found.end() for line in steps if (found := re.search(r"\d\.\ds", line))}) == 1

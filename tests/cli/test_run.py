@@ -129,7 +129,7 @@ def test_inspect(runner: CommandLine, repo: Path, package: Path) -> None:
     listed = runner("inspect").out.splitlines()
     assert [line.split()[:3] for line in listed] == [["DELIVERY", "PHASE", "OUTCOME"], ["d1", "settled", "completed"]]
     shown = runner("inspect", "d1").out
-    assert "isolation  none: " in shown and "+ first " in shown and "published  branch runner/d1 at " in shown
+    assert "isolation  bubblewrap: " in shown and "+ first " in shown and "published  branch runner/d1 at " in shown
     for line in shown.partition("next, in the repository\n")[2].splitlines():
         command = line.strip().partition("  ")[2]
         assert runner.shell(f"cd '{repo}'; {command}").code == 0, command
@@ -169,6 +169,7 @@ def _until(process: "subprocess.Popen[str]", text: str) -> None:
 
 def test_first_signal_stops_at_the_boundary(runner: CommandLine, repo: Path) -> None:
     """The running step finishes, the next does not start; the printed command continues to the end."""
+    runner.uncontained()
     fifo = runner.home / "go"
     os.mkfifo(fifo)
     package = world.package(runner.here, f"echo one > one.txt; cat {fifo}; true")

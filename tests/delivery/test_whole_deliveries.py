@@ -73,6 +73,7 @@ async def test_a_second_driver_meanwhile_is_told_who_drives(world: World) -> Non
         json.dumps(
             {
                 "state_root": config.state_root,
+                "isolation": config.isolation,
                 "providers": {p.key: {"settings": dict(p.settings)} for p in config.providers},
             }
         )

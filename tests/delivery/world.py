@@ -98,6 +98,8 @@ class World:
         )
         return RunnerFactoryConfig(
             state_root=str(self.state),
+            # Its commands leave traces outside of the worktree, which is how they are counted.
+            isolation="none",
             providers=(openai, ProviderConfig(key="recorded")),
             record_dir=str(self.record_to) if self.record_to else None,
         )

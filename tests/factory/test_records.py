@@ -47,7 +47,7 @@ async def killed(world: World, activation: a.Activation, begun: Path) -> None:
     """Another process executes ``activation`` and is killed once the command has told so."""
     config, document = world.root / "runner.json", world.root / "activation.json"
     providers = {p.key: {"settings": dict(p.settings)} for p in world.config().providers}
-    config.write_text(json.dumps({"state_root": str(world.state), "providers": providers}))
+    config.write_text(json.dumps({"state_root": str(world.state), "isolation": "none", "providers": providers}))
     document.write_bytes(canonical(activation.to_json()))
     driver = await asyncio.create_subprocess_exec(PY, "-c", PROGRAM, str(config), str(document))
     await asyncio.to_thread(begun.read_text)
