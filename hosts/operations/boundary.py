@@ -80,7 +80,8 @@ def enclosure(containment: Containment, worktree: str, *, writable: bool) -> Enc
     for path in (path for path, kind in places.items() if kind == "hidden" and Path(path).is_dir()):
         arguments += ["--remount-ro", path]
     arguments += ["--ro-bind", str(Path(supervisor.__file__).resolve()), SUPERVISOR]
-    return Enclosure(arguments=tuple(arguments), files=_etc(), boundary=boundary)
+    files = {} if places.get("/etc") == "readable" else _etc()
+    return Enclosure(arguments=tuple(arguments), files=files, boundary=boundary)
 
 
 def git_places(worktree: Path) -> tuple[str, ...]:

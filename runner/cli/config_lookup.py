@@ -123,12 +123,15 @@ def load(lookup: Lookup) -> "RunnerFactoryConfig":
 
 
 def load_to_act(lookup: Lookup) -> "RunnerFactoryConfig":
-    """``load``, for commands that may use a provider: one that was only found may not name a secret either, nor a tool server.
-    It could send the secret to an address of its own, or start a program of its own."""
+    """``load``, for commands that may use a provider: one that was only found may not name a secret either, nor a tool server,
+    nor open the boundary. It could send the secret to an address of its own, or start a program of its own."""
     config = load(lookup)
     if not lookup.trusted:
         secrets = [f"providers.{p.key}.credential" for p in config.providers if p.credential]
-        _refuse(lookup, [*secrets, *(f"tool_servers.{server.key}" for server in config.tool_servers)])
+        opened = (
+            ["isolation"] if config.isolation == "none" else ["boundary.readable"] if config.boundary.readable else []
+        )
+        _refuse(lookup, [*secrets, *opened, *(f"tool_servers.{server.key}" for server in config.tool_servers)])
     return config
 
 
@@ -140,7 +143,7 @@ def _refuse(lookup: Lookup, fields: list[str]) -> None:
     raise CallerError(
         Code.CONFIG_UNTRUSTED,
         f"{lookup.source} was only found, in a repository that others may write to; so it may not say where a secret is, "
-        "what to start, or where to write",
+        "what to start, what is not contained, or where to write",
         remedy=f"read it, then say that you trust it by naming it: --config {shlex.quote(lookup.source)}, or {VARIABLE}",
         findings=[Finding(place=field, problem="not from a config that was only found", fix="") for field in fields],
     )

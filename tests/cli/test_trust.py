@@ -11,6 +11,8 @@ FOUND = {
     "a secret in the environment": ('[providers.openai]\ncredential = { env = "HOME" }', "providers.openai.credential"),
     "a secret in a file": ('[providers.openai]\ncredential = { file = "/k" }', "providers.openai.credential"),
     "another state root": ('state_root = "/elsewhere"\n[providers.openai]', "state_root"),
+    "no boundary": ('isolation = "none"\n[providers.openai]', "isolation"),
+    "a hole in the boundary": ('[boundary]\nreadable = ["/etc"]\n[providers.openai]', "boundary.readable"),
     "a place for recordings": ('record_dir = "/elsewhere"\n[providers.openai]', "record_dir"),
 }
 ENDPOINT = '\n[providers.openai.settings]\nbase_url = "http://127.0.0.1:1/v1"\n[providers.recorded]\n'
