@@ -47,6 +47,10 @@ def test_no_field_takes_an_object(field: str) -> None:
         ({"state_root": "/s", "engine": "temporal"}, "engine"),
         ({"state_root": "/s", "isolation": "docker"}, "isolation"),
         ({"state_root": "/s", "format": 2}, "format"),
+        *(
+            ({"state_root": "/s", "boundary": {"readable": [path]}}, "boundary.readable")
+            for path in ("x", "/", "/a/../b", "/a/", "/run", "/proc/1", "/dev")
+        ),
         ({"state_root": 3}, "state_root"),
         ({"state_root": "/s", "concurrency": {"steps": 0}}, "concurrency.steps"),
         ({"state_root": "/s", "concurrency": {"steps": "4"}}, "concurrency.steps"),

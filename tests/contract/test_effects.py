@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from runner.contract.effects import effect_key, model_call_id, tool_call_id
+from runner.contract.effects import effect_key, model_call_id, process_effect, tool_call_id
 from runner.contract.ids import DeliveryId, SiteId, StepRef
 
 STEP = StepRef(site=SiteId("deploy"), visit=2, item=(0, 3))
@@ -50,3 +50,9 @@ def test_call_ids_name_step_attempt_and_number() -> None:
     """Readable, and the same when the call is made again."""
     assert model_call_id(STEP, 1, 4) == "deploy@2#0#3/1/m4"
     assert tool_call_id(STEP, 2, 5) == "deploy@2#0#3/2/t5"
+
+
+def test_what_a_process_counts_as() -> None:
+    """What it says of itself; else what it can do at most: contained, change its worktree; otherwise anything."""
+    assert (process_effect(None, "bubblewrap"), process_effect(None, "none")) == ("workspace", "external")
+    assert (process_effect("external", "bubblewrap"), process_effect("read", "none")) == ("external", "read")

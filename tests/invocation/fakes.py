@@ -317,6 +317,7 @@ class Delivery:
         self.bridge: Bridge = Nobody()
         self.servers: DeclaredTools = ToolServers((), {}, lambda text: text)
         self.isolation: Isolation = "none"
+        self.scope = EVERYTHING
         self.toolbox: Toolbox = WorkspaceToolbox(key=KEY, clock=self.clock)
         self.pen: Callable[[LedgerWriter], LedgerWriter] = lambda writer: writer
         self.actions: dict[str, AgentAction | GenerateAction] = {"code": AGENT, "ask": GENERATE}
@@ -398,7 +399,7 @@ class Delivery:
         return Dispatch(**{**fields, **changes})
 
     def grant(self, step: StepRef) -> WorkspaceGrant:
-        found, scope = self.worktree.stat(), EVERYTHING
+        found, scope = self.worktree.stat(), self.scope
         fields: dict[str, Any] = {
             "delivery": DeliveryId("d1"),
             "step": step.key,

@@ -4,16 +4,20 @@ import asyncio
 import json
 import os
 import socket
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from hosts.operations import supervisor
 from hosts.operations.boundary import Containment
 from runner.contract.config import Boundary
+from runner.contract.errors import Code, EnvironmentFault
 from runner.contract.ports import CommandResult
 from runner.contract.scope import READ_ONLY
 from tests.operations.conftest import Bench
@@ -342,6 +346,48 @@ async def test_ends_are_told_apart(inside: Inside) -> None:
     assert [(end.end, end.status) for end in ends] == [("exit", 0), ("exit", 137), ("signal", 9)]
     missing = await inside.bench.runner().command(inside.bench.request("no-such-program", cwd=cwd))
     assert missing.end == "not-started" and "was not found" in missing.message
+
+
+async def test_a_boundary_that_cannot_be_built(inside: Inside) -> None:
+    """It is not the command's fault: nothing is recorded, the Delivery stays open, and it is said what was in the way."""
+    contains = inside.bench.containment
+    assert contains is not None
+    nowhere = str(inside.root / "nowhere")
+    for broken in (
+        replace(contains, boundary=Boundary(readable=(nowhere,))),
+        replace(contains, bwrap="/bin/false"),
+        replace(contains, bwrap=nowhere),
+    ):
+        inside.bench.containment = broken
+        with pytest.raises(EnvironmentFault) as caught:
+            await inside.bench.sh("touch ran", cwd=str(inside.worktree))
+        assert caught.value.code is Code.PROCESS_NOT_STARTED
+    inside.bench.containment = replace(contains, boundary=Boundary(readable=(nowhere,)))
+    with pytest.raises(EnvironmentFault, match="nowhere"):
+        await inside.bench.sh("touch ran", cwd=str(inside.worktree))
+    assert inside.bench.ledger.kinds == [] and not (inside.worktree / "ran").exists()
+
+
+FORKLESS = """
+import contextlib, ctypes, errno, os, resource, select, signal, sys, time
+source = open(sys.argv.pop(1)).read()
+if os.getuid() == 0:
+    os.setuid(65534)  # root may always have another process
+resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))
+exec(compile(source, "supervisor", "exec"), {"__name__": "__main__"})
+"""
+
+
+@pytest.mark.parametrize("limits", [[], [str(1 << 30), "10", "10", str(1 << 20)]], ids=["ordinary", "contained"])
+def test_a_supervisor_that_cannot_fork_says_so(limits: list[str]) -> None:
+    """There was no process to be had: told apart from a command that cannot be started."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        body = b"1.0\0/\x001\0true"
+        ours.sendall(b"%d\n%s" % (len(body), body))
+        argv = [sys.executable, "-I", "-S", "-c", FORKLESS, supervisor.__file__, *limits]
+        assert subprocess.run(argv, stdin=theirs.fileno(), capture_output=True, check=False, timeout=60).stderr == b""
+        assert ours.recv(1000) == b"no-process Resource temporarily unavailable\n"
 
 
 def test_the_start_costs_little(inside: Inside, capsys: pytest.CaptureFixture[str]) -> None:
