@@ -5,6 +5,7 @@ import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,7 +23,7 @@ MIB = 1 << 20
 def bounded(plain: Bench, bwrap: str) -> Bounded:
     """A bench whose commands are contained within some bounds."""
 
-    def make(**bounds: int) -> Bench:
+    def make(**bounds: Any) -> Bench:
         plain.containment = Containment(bwrap=bwrap, boundary=Boundary(**bounds))
         return plain
 
@@ -121,6 +122,7 @@ async def test_killing_what_is_above_gains_nothing(bounded: Bounded) -> None:
 DRIVER = """
 import asyncio, sys
 from pathlib import Path
+from typing import Any
 from hosts.operations.boundary import Containment
 from runner.contract.config import Boundary
 from tests.operations.conftest import Bench
