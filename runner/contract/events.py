@@ -330,7 +330,8 @@ class ProcessStarted(Event):
     leader that can be found, and by its group most of what it started. Whoever finds the call without a result waits for
     the guard to end and then may send KILL to ``group`` if boot id, start time and group (fields 22 and 5 of
     ``/proc/PID/stat``) are all as recorded and the leader is no zombie. Otherwise it is gone, or the number is somebody
-    else's by now: nothing may be signalled.
+    else's by now: nothing may be signalled. Contained, the process is number 1 of its process namespace, with which all of it
+    ends, and the guard is bwrap.
     """
 
     KIND = "process.started"
