@@ -19,7 +19,8 @@ if TYPE_CHECKING:
         Settled,
         Suspended,
     )
-    from runner.factory import Dependencies, Records, Runner, RunnerFactory
+    from runner.factory import Dependencies, Runner, RunnerFactory
+    from runner.records import Records
 
 __all__ = [
     "Busy",
@@ -36,8 +37,8 @@ __all__ = [
     "Suspended",
 ]
 
-_HOMES = {"RunnerFactoryConfig": "runner.config_file"} | dict.fromkeys(
-    ("Dependencies", "Records", "Runner", "RunnerFactory"), "runner.factory"
+_HOMES = {"RunnerFactoryConfig": "runner.config_file", "Records": "runner.records"} | dict.fromkeys(
+    ("Dependencies", "Runner", "RunnerFactory"), "runner.factory"
 )
 
 

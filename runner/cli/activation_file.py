@@ -14,7 +14,7 @@ from runner.contract.errors import CallerError, Code, EnvironmentFault
 from runner.contract.ids import DELIVERY_ID_PATTERN, DeliveryId, delivery_id
 
 if TYPE_CHECKING:
-    from runner.factory import Records
+    from runner.records import Records
 
 
 def read_activation(file: Path) -> bytes:

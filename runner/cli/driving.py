@@ -20,7 +20,8 @@ from runner.contract.layout import delivery_layout
 from runner.contract.outcomes import ExecuteResult, Interrupted
 
 if TYPE_CHECKING:
-    from runner.factory import Records, RunnerFactory
+    from runner.factory import RunnerFactory
+    from runner.records import Records
 
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from runner.admission import Binding, Checkout, LoadedPackage
     from runner.config_file import RunnerFactoryConfig
     from runner.contract.activation import Origin
-    from runner.factory import Records, RunnerFactory
+    from runner.factory import RunnerFactory
+    from runner.records import Records
 
 ID_CHARS_MAX: Final = 58
 """Of an old id in a new one: a number must fit behind it."""

@@ -20,7 +20,7 @@ from runner.contract.outcomes import DeliveryState
 from runner.contract.records import Record
 
 if TYPE_CHECKING:
-    from runner.factory import Records
+    from runner.records import Records
 
 FOLLOW_S: Final = 0.3
 """How often a followed ledger is looked at."""

@@ -18,7 +18,8 @@ from runner.contract.ids import DeliveryId, delivery_id
 from runner.contract.outcomes import CancelAck, DeliveryState, OpenWait
 
 if TYPE_CHECKING:
-    from runner.factory import Records, RunnerFactory
+    from runner.factory import RunnerFactory
+    from runner.records import Records
 
 OF_WORKTREE: Final = ("adopt", "discard")
 TAKEN_SOON: Final = "the process that drives it takes it at once"

@@ -14,7 +14,7 @@ from runner.contract.errors import CallerError, Code
 from runner.contract.events import SavepointTaken, ToolCalled
 from runner.contract.ids import DeliveryId
 from runner.contract.outcomes import Departure
-from runner.factory import Records
+from runner.records import Records
 from tests.delivery.world import EVERYTHING, PY, World, agent, command, git
 from tests.servers.chunks import Call, Calls, Result
 from tests.servers.scripted_openai import ScriptedOpenAi, in_order

@@ -19,7 +19,8 @@ from runner.contract.layout import delivery_layout, made_worktree
 from runner.coordinator.collection import Collector
 from runner.coordinator.fence import Fence, acquire
 from runner.coordinator.settled import reading
-from runner.factory import Records, RunnerFactory
+from runner.factory import RunnerFactory
+from runner.records import Records
 from tests.custody.fakes import KillAt, Killed, tree_of
 from tests.delivery.world import World, command, git
 from tests.factory.test_records import approval

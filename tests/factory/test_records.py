@@ -14,7 +14,7 @@ from runner.contract.errors import CallerError, Code, IntegrityError
 from runner.contract.ids import DeliveryId
 from runner.contract.layout import delivery_layout
 from runner.contract.scope import EVERYTHING
-from runner.factory import Records
+from runner.records import Records
 from tests.delivery.world import PY, World, command, git
 
 D1 = DeliveryId("d1")
