@@ -212,14 +212,15 @@ class Attempts:
         return found[0] if found else 0
 
     def _surrounded(self, known: Kept) -> Kept:
-        """``known`` with what surrounds the worktree now. Hooks or config that somebody changed between attempts are not
-        the next attempt's doing: they become part of a savepoint, so that a crash does not make them that either."""
+        """``known`` with what surrounds the worktree now. Hooks or config that somebody changed between attempts, or a
+        repository that somebody nested in it, are not the next attempt's doing: they become part of a savepoint, so that a
+        crash does not make them that either."""
         worktree = self._desk.worktree()
         now = surroundings(worktree.repository)
         state = replace(known.state, surroundings=now)
-        if now.environment == known.state.surroundings.environment:
+        if known.exact and now.environment == known.state.surroundings.environment:
             return replace(known, state=state)
-        kept = worktree.keep(state, known, "hooks or config were changed between steps")
+        kept = worktree.keep(state, known, "what is around the files was changed between steps")
         self._desk.writer.stage(Draft(event=kept_as(kept, (), "step")))
         self._newest = savepoint_of(kept)
         return kept

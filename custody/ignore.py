@@ -8,6 +8,7 @@ and no tracked file exists.
 
 import os
 import re
+import stat
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
@@ -106,11 +107,11 @@ def _below(root: Root, path: bytes) -> bytes:
             handle = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=fd)
     except OSError:
         return b""
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        return b""
     with os.fdopen(handle, "rb") as file:
-        try:
-            return _bounded(file.read(RULES_BYTES_MAX + 1), os.fsdecode(path))
-        except IsADirectoryError:
-            return b""
+        return _bounded(file.read(RULES_BYTES_MAX + 1), os.fsdecode(path))
 
 
 def _bounded(data: bytes, place: str) -> bytes:

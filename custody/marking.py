@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from custody.ignore import IgnoreRules
-from custody.midstep import Mark, meant
+from custody.midstep import Mark, at, meant
 from custody.paths import Root, parents, permission, split
 from custody.reading import Keep, Reader, Seen, Unreadable, lost, special_kind, too_large
-from custody.state import At, Directory, File, Special, Uncaptured
+from custody.state import GITLINK, At, Directory, File, Special, Uncaptured, directories_of
 from runner.contract.scope import is_git_path
 
 
@@ -32,7 +32,11 @@ class Looker:
         asked = [path for text in paths for path in meant(text) if _can_count(path)]
         start_ns = time.time_ns()
         found: dict[bytes, At] = {}
-        for path in self._counted(before, dict.fromkeys(asked)):
+        ignored = self._ignored(before, asked)
+        for path in dict.fromkeys(asked):
+            if path in ignored:
+                found |= self._nothing(before, path) if before.at(path) is not None else {}
+                continue
             for place in (*reversed(list(parents(path))), path):
                 if place not in found:
                     found[place] = self._at(before, place, start_ns, keep)
@@ -40,35 +44,44 @@ class Looker:
                     break
             else:
                 continue
-            # What was at ``place`` as a directory is gone, and so is all that was below it.
-            for gone in before.below(place) if isinstance(before.at(place), Directory) else ():
-                found[gone] = None
+            found |= {**self._nothing(before, place), place: found[place]}
         return {path: now for path, now in found.items() if before.at(path) != now}
 
-    def _counted(self, before: Mark, paths: Sequence[bytes] | dict[bytes, None]) -> Iterator[bytes]:
-        """Those of ``paths`` that count: captured, tracked, or not ignored by the frozen rules, their directories included."""
+    def _nothing(self, before: Mark, path: bytes) -> dict[bytes, At]:
+        """Nothing that counts is at ``path`` any more; what was there as a directory took with it all that was below."""
+        below = before.below(path) if isinstance(before.at(path), Directory) else ()
+        return dict.fromkeys((path, *below))
+
+    def _ignored(self, before: Mark, paths: Sequence[bytes]) -> frozenset[bytes]:
+        """Those of ``paths`` that do not count: ignored by the frozen rules, or below what is, and neither captured as what
+        they are nor tracked."""
         questions = {path: tuple(self._questions(before, path)) for path in paths}
         ignored = self.rules.ignored([question for asked in questions.values() for question in asked])
-        return (path for path, asked in questions.items() if not ignored.intersection(asked))
+        found = {path for path, asked in questions.items() if ignored.intersection(asked)}
+        holders = tuple(path + b"/" for path in found if path + b"/" in questions[path])
+        tracked = [path for path, _ in before.start.state.index if path.startswith(holders)] if holders else []
+        return frozenset(found.difference(directories_of(tracked)))
 
     def _questions(self, before: Mark, path: bytes) -> Iterator[bytes]:
-        if before.at(path) is not None or any((path, stage) in before.start.state.index for stage in range(4)):
+        start, status = before.start.state, self.root.lstat(path)
+        directory = status is not None and stat.S_ISDIR(status.st_mode)
+        held = (before.at(path), at(start, path))
+        if any(isinstance(what, Directory) is directory for what in held if what is not None):
+            return
+        if not directory and any((path, stage) in start.index for stage in range(4)):
             return
         for above in parents(path):
             if not isinstance(before.at(above), Directory):
                 yield above + b"/"
-        status = self.root.lstat(path)
-        yield path + b"/" if status is not None and stat.S_ISDIR(status.st_mode) else path
+        yield path + b"/" if directory else path
 
     def _at(self, before: Mark, path: bytes, start_ns: int, keep: Keep) -> At:
         known = before.at(path)
-        if isinstance(known, Uncaptured) and known.why in ("submodule", "nested repository"):
-            return known
         status = self.root.lstat(path)
         if status is None:
             return None
         if stat.S_ISDIR(status.st_mode):
-            return self._directory(path, known, status)
+            return self._directory(before, path, status)
         if not stat.S_ISREG(status.st_mode) and not stat.S_ISLNK(status.st_mode):
             return Special(special_kind(status))
         try:
@@ -80,7 +93,10 @@ class Looker:
                 raise lost(path, error.why) from None
             return Uncaptured(error.why)
 
-    def _directory(self, path: bytes, known: At, status: os.stat_result) -> At:
+    def _directory(self, before: Mark, path: bytes, status: os.stat_result) -> At:
+        known, entry = before.at(path), before.start.state.index.get((path, 0))
+        if entry is not None and entry.mode == GITLINK and not isinstance(known, Directory):
+            return Uncaptured("submodule")
         with self.root.directory(path) as fd, os.scandir(fd) as entries:
             empty = next(entries, None) is None
             if not isinstance(known, Directory) and not empty and self.root.lstat(path + b"/.git") is not None:

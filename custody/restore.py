@@ -55,7 +55,7 @@ class Plan:
 
 def plan_between(present: State, target: State, ignored: frozenset[bytes] = frozenset()) -> Plan:
     """What makes ``target`` of ``present``. ``ignored`` files, captured only because the index named them, stay."""
-    gone = [p for p in (*present.files, *present.specials) if p not in target.files and p not in ignored]
+    gone = [p for p in present.files if p not in target.files and p not in ignored] + list(present.specials)
     delete = [p for p in gone if present.specials.get(p) != target.specials.get(p) or p in present.files]
     write, chmod = [], []
     for path, file in target.files.items():
@@ -90,7 +90,8 @@ def unequal(target: State, found: State) -> tuple[Change, ...]:
     return tuple(
         change
         for change in difference(target, found)
-        if change.kind != "uncaptured" and not (change.kind == "special" and target.specials.get(change.path) != FIFO)
+        if change.kind != "uncaptured"
+        and not (change.kind == "special" and target.specials.get(change.path, FIFO) != FIFO)
     )
 
 
@@ -285,11 +286,13 @@ class Restorer:
             self.before_effect(f"rename {show(path)}")
             with suppress(FileNotFoundError):
                 self._check_kept(fd, name, path)
+            _make_way(fd, name)
             os.rename(temp, name, src_dir_fd=fd, dst_dir_fd=fd)
 
     def _fifo(self, path: bytes) -> None:
         self.before_effect(f"fifo {show(path)}")
         with self._parent(path) as (fd, name):
+            _make_way(fd, name)
             try:
                 os.mkfifo(name, dir_fd=fd)
             except FileExistsError:
@@ -313,6 +316,12 @@ class Restorer:
                 os.fchmod(fd, perm)
         except FileNotFoundError:
             return
+
+
+def _make_way(fd: int, name: bytes) -> None:
+    """An ignored directory with nothing in it gives way."""
+    with suppress(FileNotFoundError, NotADirectoryError):
+        os.rmdir(name, dir_fd=fd)
 
 
 def _blocked(what: bytes, wanted: bytes) -> EnvironmentFault:

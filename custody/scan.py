@@ -16,7 +16,7 @@ from typing import Final
 from custody.ignore import IgnoreRules
 from custody.paths import DIRECTORY, Root, parents, permission, show
 from custody.reading import Reader, Seen, Unreadable, lost, special_kind, too_large
-from custody.state import GITLINK, File, Index, State, directories_of
+from custody.state import GITLINK, File, Index, Staged, State, directories_of
 from runner.contract import limits
 from runner.contract.errors import Code, EnvironmentFault
 from runner.contract.scope import is_git_path
@@ -100,10 +100,14 @@ class _Walk:
         self._seen, self._keep = seen, keep
         self._captured: Mapping[bytes, File] = reference.files if reference else {}
         tracked = {path for (path, _), entry in index.items() if entry.mode != GITLINK}
-        self._links = {path for (path, _), entry in index.items() if entry.mode == GITLINK}
+        # A gitlink that was staged since then may be there only to hide a directory.
+        links = {path for (path, _), entry in index.items() if entry.mode == GITLINK}
+        self._links = {p for p in links if reference is None or _is_link(reference.index.get((p, 0)))}
         self._wanted = tracked | self._captured.keys()
         self._wanted_dirs = directories_of(self._wanted)
-        self._captured_dirs = directories_of(self._captured)
+        # Whatever is put around them since, what was captured in these is looked at.
+        held = (*reference.files, *reference.specials, *reference.empty) if reference else ()
+        self._captured_dirs = directories_of(held)
         # Compared with the stamps of files, so it must be the machine's clock and not the injected one.
         self._start_ns = time.time_ns()
         self._until = time.monotonic() + self._budget.seconds
@@ -144,7 +148,7 @@ class _Walk:
         return [(name, status) for name, status in found if asked.get(name) not in ignored]
 
     def _enter(self, fd: int, name: bytes, path: bytes, status: os.stat_result, depth: int) -> None:
-        if path in self._links:
+        if path in self._links and path not in self._captured_dirs:
             self.found.not_captured[path] = "submodule"
             return
         if depth >= DEPTH_MAX:
@@ -229,6 +233,10 @@ class _Walk:
         count = Counter(directory for path in new for directory in parents(path))
         heavy = [directory for directory, files in count.items() if files * 2 > len(new)]
         return max(heavy, key=len, default=b"")
+
+
+def _is_link(entry: Staged | None) -> bool:
+    return entry is not None and entry.mode == GITLINK
 
 
 def _present(entries: Iterable[os.DirEntry[str]]) -> list[os.DirEntry[str]]:

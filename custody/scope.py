@@ -54,7 +54,7 @@ def _kind(old: File, new: File) -> str:
 def _directories(before: State, after: State) -> Iterator[Change]:
     for path in after.empty - before.dirs.keys():
         yield Change("created", path, directory=True)
-    for path in before.empty - after.dirs.keys():
+    for path in before.empty - after.dirs.keys() - after.not_captured.keys():
         yield Change("deleted", path, directory=True)
     for path, perm in after.dirs.items():
         if before.dirs.get(path, perm) != perm:

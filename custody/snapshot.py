@@ -71,8 +71,8 @@ class Snapshots:
             return self._commit(writer, state, message, reference=reference, base=base)
 
     def keep(self, state: State, reference: Kept, message: str) -> Kept:
-        """``state``, whose content is in the store already, as a savepoint; ``reference`` itself when it is equal."""
-        if state == reference.state:
+        """``state``, whose content is in the store already, as a savepoint; ``reference`` itself when it says the same."""
+        if reference.exact and state == reference.state:
             return reference
         with self._writing() as writer:
             return self._commit(writer, state, message, reference=reference)

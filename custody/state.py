@@ -101,6 +101,9 @@ class Kept:
     state: State
     touched: Mapping[bytes, At] = field(default_factory=dict)
     """Of a mid-step savepoint: what its manifest does not say."""
+    exact: bool = True
+    """Whether ``state`` is what the commit says, too. A worktree that is at a savepoint may hold more that no savepoint has
+    the bytes of."""
 
 
 @dataclass(frozen=True, slots=True)

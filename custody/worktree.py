@@ -99,8 +99,7 @@ class Worktree:
     def look(self, reference: Kept) -> Kept:
         """``reference`` with the worktree's state as it is now; content is kept, but no savepoint. What surrounds the files
         stays as ``reference`` has it: no restore touches that, and an attempt is judged by what it was before."""
-        found = self._snapshots.look(reference)
-        return replace(reference, state=replace(found, surroundings=reference.state.surroundings))
+        return _being_at(reference, self._snapshots.look(reference))
 
     def take(self, reference: Kept, message: str) -> Kept:
         """The worktree as it is, kept; ``reference`` itself when nothing differs."""
@@ -126,7 +125,7 @@ class Worktree:
         rules.rest()
         plan = plan_between(present.state, target.state, ignored)
         if plan.empty and not temp:
-            return replace(target, state=replace(present.state, surroundings=target.state.surroundings))
+            return _being_at(target, present.state)
         restorer = self._restorer()
         restorer.check(plan)
         if not temp:
@@ -160,6 +159,15 @@ class Worktree:
             before_effect=self._before_effect,
             is_still=self._snapshots.is_still,
         )
+
+
+def _being_at(savepoint: Kept, found: State) -> Kept:
+    """``savepoint`` with what was ``found`` in the worktree that is at it."""
+    was = savepoint.state
+    parts = ("not_captured", "specials", "dirs", "empty")
+    same = all(getattr(was, part) == getattr(found, part) for part in parts)
+    state = replace(found, surroundings=was.surroundings)
+    return replace(savepoint, state=state, exact=savepoint.exact and same)
 
 
 def open_first(

@@ -9,6 +9,7 @@ from typing import Final
 from custody.git import Conversation, Git, Place
 from custody.midstep import Mark, overlay
 from custody.objects import empty_tree
+from custody.paths import parents
 from custody.state import At, File, Kept, State, manifest
 
 TIP: Final = "refs/custody/savepoints"
@@ -80,7 +81,9 @@ class Writer:
         for path, file in sorted(found.items(), key=lambda item: item[0]):
             if isinstance(file, File):
                 talk.write(b"M %o %s %s\n" % (file.mode, file.oid.encode(), _quoted(b"work/" + path)))
-        touched = {**before.touched, **found}
+        # A directory is known by the files in it; one that its last file has left is named.
+        left = {d: before.at(d) for path in found if isinstance(before.at(path), File) for d in parents(path)}
+        touched = {**before.touched, **left, **found}
         data = overlay(touched)
         talk.write(b'M 100644 inline "overlay"\ndata %d\n%s\n\n' % (len(data), data))
         commit, tree, root = self._finish(talk)

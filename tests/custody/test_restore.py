@@ -176,7 +176,10 @@ def test_a_process_that_still_writes_is_noticed(repo: Repo, deliver: Deliver, ef
     assert repo.read(late) == b"written late, and longer\n"
     running.clear()
     assert work.custody.settle(grant) == ports.Violation(
-        paths=("modified a.txt", "created new.txt"), rule="read-only", savepoint=work.custody.current(), allowed_by=("a.txt", "new.txt")
+        paths=("modified a.txt", "created new.txt"),
+        rule="read-only",
+        savepoint=work.custody.current(),
+        allowed_by=("a.txt", "new.txt"),
     )
     assert tree_of(repo.path).keys() == {".gitignore", "a.txt", "src", "src/b.py"} and repo.read("a.txt") == b"a\n"
     log = repo.git("--git-dir", str(work.layout.store), "log", "--format=%H", "refs/custody/savepoints").split()
