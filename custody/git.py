@@ -311,12 +311,18 @@ class Conversation:
         """Closes its input and waits; the exit status."""
         if self._process.stdin is not None and not self._process.stdin.closed:
             self._process.stdin.close()
-        try:
-            status = self._process.wait(self._deadline_s)
-        except subprocess.TimeoutExpired:
-            raise self.failure(f"did not end within {self._deadline_s:.0f} s") from None
+        if not self._ends():
+            raise self.failure(f"did not end within {self._deadline_s:.0f} s")
         self.output.close()
-        return status
+        return self._process.wait()
+
+    def _ends(self) -> bool:
+        """Whether it ends in time. ``Popen.wait`` with a timeout looks only now and then, for up to 50 ms at a time."""
+        handle = os.pidfd_open(self._process.pid)
+        try:
+            return bool(select.select([handle], [], [], self._deadline_s)[0])
+        finally:
+            os.close(handle)
 
     def kill(self) -> None:
         """Ends it, and what it started, whatever they do."""

@@ -29,13 +29,15 @@ class Seen:
     """A file as it was when its content was read."""
 
     signature: tuple[int, ...]
-    oid: str
-    scan_ns: int
+    file: File
+    settled: bool
+    """Whether its ctime is surely older than the reading, so that no later write can have left it as it is."""
 
-    @property
-    def file(self) -> File:
-        perm = stat.S_IMODE(self.signature[2])
-        return File(EXECUTABLE if perm & 0o100 else REGULAR, self.oid, perm)
+    @staticmethod
+    def of(status: os.stat_result, oid: str, start_ns: int) -> "Seen":
+        perm = stat.S_IMODE(status.st_mode)
+        file = File(EXECUTABLE if perm & 0o100 else REGULAR, oid, perm)
+        return Seen(signature(status), file, status.st_ctime_ns < start_ns - CLOCK_MARGIN_NS)
 
     def is_still(self, status: os.stat_result) -> bool:
         """Whether ``status`` is of the file that was read, not written to since. Its ctime also moves when another name of it
@@ -44,7 +46,7 @@ class Seen:
 
     def proves(self, status: os.stat_result) -> bool:
         """Whether a file that looks like ``status`` has surely the content that was read."""
-        return self.signature == signature(status) and status.st_ctime_ns < self.scan_ns - CLOCK_MARGIN_NS
+        return self.settled and self.signature == signature(status)
 
 
 MACHINE: Final = frozenset({errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN})
@@ -133,7 +135,7 @@ class Reader:
             if data is not None and whole:
                 oid = blob_id(self.object_format, data)
                 keep(oid, data)
-                return Seen(signature(before), oid, start_ns)
+                return Seen.of(before, oid, start_ns)
         raise Unreadable("changed while being read")
 
 

@@ -9,7 +9,7 @@ import os
 import stat
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -21,6 +21,10 @@ from runner.contract import limits
 from runner.contract.errors import Code, EnvironmentFault
 from runner.contract.scope import is_git_path
 
+Present = tuple[bytes, os.stat_result]
+"""Name and status of what is in a directory."""
+_Tracked = tuple[frozenset[bytes], frozenset[bytes], frozenset[bytes]]
+"""Files that an index names, the directories above them, and its gitlinks."""
 DEPTH_MAX: Final = 200
 """Directories inside directories: each level holds one handle open."""
 
@@ -56,6 +60,8 @@ class Scanner:
         self.reader = Reader(object_format, budget.file_bytes)
         self.budget = budget
         self._seen: dict[bytes, Seen] = {}
+        self._index: tuple[Index, _Tracked] | None = None
+        self._state: tuple[State, frozenset[bytes]] | None = None
 
     def scan(self, reference: State | None, index: Index, keep: Callable[[str, bytes], None]) -> Found:
         """Everything that counts: files that ``reference`` has, that ``index`` tracks, or that the frozen rules do not
@@ -68,6 +74,20 @@ class Scanner:
             self.rules.rest()
         self._seen = walk.seen_now
         return walk.found
+
+    def tracked(self, index: Index) -> "_Tracked":
+        """What ``index`` says of paths; kept for as long as it is the same one."""
+        if self._index is None or self._index[0] is not index:
+            links = frozenset(path for (path, _), entry in index.items() if entry.mode == GITLINK)
+            files = frozenset(path for path, _ in index) - links
+            self._index = index, (files, directories_of(files), links)
+        return self._index[1]
+
+    def holders(self, state: State) -> frozenset[bytes]:
+        """Directories above something that ``state`` has captured; kept for as long as it is the same state."""
+        if self._state is None or self._state[0].files is not state.files:
+            self._state = state, directories_of((*state.files, *state.specials, *state.empty))
+        return self._state[1]
 
     def seen(self, path: bytes) -> Seen | None:
         """The file at ``path`` as it was when it was last read."""
@@ -99,23 +119,18 @@ class _Walk:
         self._rules, self._reader, self._budget = tools.rules, tools.reader, tools.budget
         self._seen, self._keep = seen, keep
         self._captured: Mapping[bytes, File] = reference.files if reference else {}
-        tracked = {path for (path, _), entry in index.items() if entry.mode != GITLINK}
+        self._tracked, self._tracked_dirs, links = tools.tracked(index)
         # A gitlink that was staged since then may be there only to hide a directory.
-        links = {path for (path, _), entry in index.items() if entry.mode == GITLINK}
         self._links = {p for p in links if reference is None or _is_link(reference.index.get((p, 0)))}
-        self._wanted = tracked | self._captured.keys()
-        self._wanted_dirs = directories_of(self._wanted)
         # Whatever is put around them since, what was captured in these is looked at.
-        held = (*reference.files, *reference.specials, *reference.empty) if reference else ()
-        self._captured_dirs = directories_of(held)
+        self._captured_dirs = tools.holders(reference) if reference else frozenset()
         # Compared with the stamps of files, so it must be the machine's clock and not the injected one.
         self._start_ns = time.time_ns()
         self._until = time.monotonic() + self._budget.seconds
 
     def directory(self, fd: int, prefix: bytes, depth: int) -> None:
         """Takes in one open directory; ``prefix`` is its path with a trailing ``/``, or empty."""
-        with os.scandir(fd) as entries:
-            found = sorted((os.fsencode(entry.name), entry.stat(follow_symlinks=False)) for entry in _present(entries))
+        found = _listed(fd)
         if prefix:
             if not found:
                 self.found.empty.add(prefix[:-1])
@@ -125,25 +140,44 @@ class _Walk:
                     self.found.not_captured[prefix[:-1]] = "nested repository"
                     return
                 self.found.not_captured[prefix + b".git"] = "nested repository"
-        for name, status in self._counted(prefix, found):
+        for name, status in self._counted(prefix, self._news(prefix, found)):
             path = prefix + name
+            if name == b".git":
+                continue
             if is_git_path(os.fsdecode(name)):
-                if name != b".git":
-                    self._refuse(path, "a name that git reserves")
+                self._refuse(path, "a name that git reserves")
             elif stat.S_ISDIR(status.st_mode):
                 self._enter(fd, name, path, status, depth)
             else:
                 self._file(fd, name, path, status)
         self._check_budget()
 
-    def _counted(self, prefix: bytes, found: list[tuple[bytes, os.stat_result]]) -> list[tuple[bytes, os.stat_result]]:
+    def _news(self, prefix: bytes, found: list[Present]) -> list[Present]:
+        """Those entries that are not files as they were read before; those that are, are taken in. Most are, so this is short."""
+        seen, captured, tracked = self._seen, self._captured, self._tracked
+        files, seen_now, news, size = self.found.files, self.seen_now, [], 0
+        for name, status in found:
+            path = prefix + name
+            known = seen.get(path)
+            if known is not None and known.proves(status) and (path in captured or path in tracked):
+                files[path], seen_now[path] = known.file, known
+                size += status.st_size
+            else:
+                news.append((name, status))
+        self.found.bytes += size
+        return news
+
+    def _counted(self, prefix: bytes, found: list[Present]) -> list[Present]:
         """Those entries that are not ignored, or that must be looked at all the same."""
         asked: dict[bytes, bytes] = {}
         for name, status in found:
             path = prefix + name
-            directory = stat.S_ISDIR(status.st_mode)
-            if path not in (self._wanted_dirs if directory else self._wanted) and name != b".git":
-                asked[name] = path + b"/" if directory else path
+            if stat.S_ISDIR(status.st_mode):
+                if path not in self._captured_dirs and path not in self._tracked_dirs:
+                    asked[name] = path + b"/"
+            elif path not in self._captured and path not in self._tracked and name != b".git":
+                asked[name] = path
+        asked.pop(b".git", None)
         ignored = self._rules.ignored(tuple(asked.values()))
         return [(name, status) for name, status in found if asked.get(name) not in ignored]
 
@@ -229,7 +263,9 @@ class _Walk:
 
     def _heaviest(self) -> bytes:
         """The deepest directory that holds more than half of the files nobody tracks."""
-        new = [path for path in self.found.files if path not in self._wanted] or list(self.found.files)
+        new = [path for path in self.found.files if path not in self._captured and path not in self._tracked] or list(
+            self.found.files
+        )
         count = Counter(directory for path in new for directory in parents(path))
         heavy = [directory for directory, files in count.items() if files * 2 > len(new)]
         return max(heavy, key=len, default=b"")
@@ -239,13 +275,13 @@ def _is_link(entry: Staged | None) -> bool:
     return entry is not None and entry.mode == GITLINK
 
 
-def _present(entries: Iterable[os.DirEntry[str]]) -> list[os.DirEntry[str]]:
-    """Entries that still exist when their status is asked for."""
+def _listed(fd: int) -> list[Present]:
+    """What is in an open directory, by name. What goes before its status is asked for is not there."""
     found = []
-    for entry in entries:
-        try:
-            entry.stat(follow_symlinks=False)
-        except FileNotFoundError:
-            continue
-        found.append(entry)
-    return found
+    with os.scandir(fd) as entries:
+        for entry in entries:
+            try:
+                found.append((os.fsencode(entry.name), entry.stat(follow_symlinks=False)))
+            except FileNotFoundError:
+                continue
+    return sorted(found)

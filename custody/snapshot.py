@@ -119,6 +119,9 @@ class Snapshots:
         try:
             yield writer
             writer.finish()
+            if self.store.crowded():
+                self._before_effect("gather packs")
+                self.store.gather()
         except BaseException:
             writer.abandon()
             self._index = self._tip = None

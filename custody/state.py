@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any, Final
 
 from custody.paths import decode, encode, parents
@@ -14,6 +15,7 @@ EXECUTABLE: Final = 0o100755
 REGULAR: Final = 0o100644
 GITLINK: Final = 0o160000
 FIFO: Final = "fifo"
+_MODES: Final = attrgetter("mode", "perm")
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +113,8 @@ class _Defaults:
     """The commonest permission bits, so that a manifest lists only exceptions."""
 
     modes: Mapping[int, int] = field(default_factory=dict)
+    odd: bool = False
+    """Whether a file has others."""
     directory: int = 0o755
 
 
@@ -118,7 +122,8 @@ def manifest(state: State) -> bytes:
     """Canonical JSON: equal states have equal manifests."""
     usual = _usual(state)
     holding = _holding(state.files)
-    odd = {encode(p): f.perm for p, f in state.files.items() if f.perm != usual.modes.get(f.mode, 0)}
+    files = state.files.items() if usual.odd else ()
+    odd = {encode(p): f.perm for p, f in files if f.perm != usual.modes[f.mode]}
     return canonical(
         {
             "format": FORMAT,
@@ -164,11 +169,12 @@ def from_manifest(data: bytes, files: Mapping[bytes, tuple[int, str]], index: In
 
 def _usual(state: State) -> _Defaults:
     counts: dict[int, Counter[int]] = {}
-    for file in state.files.values():
-        counts.setdefault(file.mode, Counter())[file.perm] += 1
+    for (mode, perm), count in Counter(map(_MODES, state.files.values())).items():
+        counts.setdefault(mode, Counter())[perm] = count
     directories = Counter(state.dirs.values())
     return _Defaults(
         modes={mode: _commonest(count) for mode, count in counts.items()},
+        odd=any(len(count) > 1 for count in counts.values()),
         directory=_commonest(directories) if directories else 0o755,
     )
 
@@ -180,13 +186,13 @@ def _commonest(count: Counter[int]) -> int:
 
 def _holding(files: Iterable[bytes]) -> set[bytes]:
     """Every directory above one of ``files``."""
-    found: set[bytes] = set()
-    for path in files:
-        for directory in parents(path):
-            if directory in found:
+    found = {path.rpartition(b"/")[0] for path in files}
+    for directory in [*found]:
+        for above in parents(directory):
+            if above in found:
                 break
-            found.add(directory)
-    return found
+            found.add(above)
+    return found - {b""}
 
 
 def directories_of(paths: Iterable[bytes]) -> frozenset[bytes]:

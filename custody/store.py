@@ -7,6 +7,7 @@ is whatever was kept before it, so one ref keeps all of them; its tree is ``work
 mid-step savepoint ``overlay``: what its manifest, which is the opening savepoint's, does not say (``midstep``).
 """
 
+import os
 import shutil
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ from runner.contract.canonical import canonical, parse, thaw
 from runner.contract.errors import Code, IntegrityError
 
 COPY_TIMEOUT_S: Final = 3600.0
+PACKS_MAX: Final = 48
 _CONFIG: Final = """\
 [core]
 \tautocrlf = false
@@ -147,6 +149,8 @@ class Store:
             "*.lock",
             "refs/**/*.lock",
             "objects/pack/tmp_*",
+            "objects/pack/.tmp-*",
+            "objects/pack/*.keep",
             "objects/??/tmp_obj_*",
             "fast_import_crash_*",
             f"custody/*{TEMP_SUFFIX}",
@@ -236,6 +240,16 @@ class Store:
 
     def writer(self) -> Writer:
         return Writer(self._git, self.place, self._known)
+
+    def crowded(self) -> bool:
+        """Whether there are so many packs, one per savepoint, that the next savepoint would feel it."""
+        with os.scandir(self.path / "objects" / "pack") as entries:
+            return sum(entry.name.endswith(".pack") for entry in entries) > PACKS_MAX
+
+    def gather(self) -> None:
+        """Small packs become one, so that each object is copied a few times in the life of a Delivery and not at every
+        savepoint. Nothing is left out, and killed in the middle something is there twice."""
+        self._git.run(self.place, "repack", "-d", "-n", "-q", "--geometric=2", timeout_s=COPY_TIMEOUT_S)
 
 
 def _entries(listing: bytes) -> Iterator[tuple[int, str, bytes]]:

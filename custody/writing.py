@@ -2,9 +2,9 @@
 trees along the changed paths. Synced before it answers (``core.fsync=all``).
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from custody.git import Conversation, Git, Place
 from custody.midstep import Mark, overlay
@@ -23,12 +23,34 @@ class Base:
     files: Mapping[bytes, tuple[int, str]]
 
 
-def paths_in_tree(state: State) -> dict[bytes, tuple[int, str]]:
-    """What a savepoint's tree holds besides the manifest."""
-    found = {b"work/" + path: (file.mode, file.oid) for path, file in state.files.items()}
-    for (path, stage), entry in state.index.items():
-        found[b"index/%d/" % stage + path] = (entry.mode, entry.oid)
+Entry = tuple[int, str]
+"""Mode and blob."""
+
+
+def _changed(before: Mapping[Any, Any], after: Mapping[Any, Any]) -> Iterator[tuple[Any, Entry | None]]:
+    """Where ``after`` has another mode or blob than ``before``; None where it has nothing."""
+    for key in before.keys() - after.keys():
+        yield key, None
+    for key, new in after.items():
+        old = before.get(key)
+        if old is not new and (old is None or (old.mode, old.oid) != (new.mode, new.oid)):
+            yield key, (new.mode, new.oid)
+
+
+def _changes(before: State, after: State) -> dict[bytes, Entry | None]:
+    """What of a savepoint's tree, besides the manifest, is other than in ``before``'s."""
+    found = {b"work/" + path: entry for path, entry in _changed(before.files, after.files)}
+    if before.index is not after.index:
+        found |= {b"index/%d/" % stage + path: entry for (path, stage), entry in _changed(before.index, after.index)}
     return found
+
+
+def _changes_to_base(base: Base, after: State) -> dict[bytes, Entry | None]:
+    """The same for a tree that holds the base's files twice."""
+    now = {b"work/" + path: (file.mode, file.oid) for path, file in after.files.items()}
+    now |= {b"index/%d/" % stage + path: (entry.mode, entry.oid) for (path, stage), entry in after.index.items()}
+    was = {top + path: entry for top in (b"work/", b"index/0/") for path, entry in base.files.items()}
+    return {path: now.get(path) for path in was.keys() | now.keys() if was.get(path) != now.get(path)}
 
 
 class Writer:
@@ -55,17 +77,19 @@ class Writer:
         talk = self._head(parent, message, date)
         if reference is not None:
             talk.write(b'M 040000 %s ""\nD "overlay"\n' % reference.root.encode())
-            before: Mapping[bytes, tuple[int, str]] = paths_in_tree(reference.state)
+            changes = _changes(reference.state, state)
         else:
             assert base is not None  # noqa: S101 - the baseline is written against its base
             talk.write(b'M 040000 %s "work"\nM 040000 %s "index/0"\n' % (base.tree.encode(), base.tree.encode()))
-            before = {top + path: entry for top in (b"work/", b"index/0/") for path, entry in base.files.items()}
-        after = paths_in_tree(state)
-        for path in sorted(before.keys() - after.keys()):
-            talk.write(b"D %s\n" % _quoted(path))
-        for path, (mode, oid) in sorted(after.items()):
-            if before.get(path) != (mode, oid):
-                talk.write(b"M %o %s %s\n" % (mode, oid.encode(), _quoted(path)))
+            changes = _changes_to_base(base, state)
+        # What is below a path goes before what takes its place.
+        for path, entry in sorted(changes.items(), key=lambda item: (item[1] is not None, item[0])):
+            line = (
+                b"D %s\n" % _quoted(path)
+                if entry is None
+                else b"M %o %s %s\n" % (entry[0], entry[1].encode(), _quoted(path))
+            )
+            talk.write(line)
         data = manifest(state)
         talk.write(b'M 100644 inline "manifest"\ndata %d\n%s\n\n' % (len(data), data))
         commit, tree, root = self._finish(talk)
@@ -129,7 +153,11 @@ class Writer:
 
     def _import(self) -> Conversation:
         if self._talk is None:
-            self._talk = self._git.talk(self._place, "fast-import", "--quiet", "--date-format=raw", "--done")
+            # One pack, synced once; below a hundred objects git would sync each of them.
+            config = ("fastimport.unpackLimit=0",)
+            self._talk = self._git.talk(
+                self._place, "fast-import", "--quiet", "--date-format=raw", "--done", config=config
+            )
         return self._talk
 
 

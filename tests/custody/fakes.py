@@ -184,6 +184,16 @@ def tree_of(path: Path) -> dict[str, tuple[str, int, bytes]]:
     return found
 
 
+def lose_object(store: Path, oid: str) -> None:
+    """Takes one object out of a store, packed or not."""
+    for pack in sorted((store / "objects/pack").glob("*.pack")):
+        data = pack.read_bytes()
+        for part in pack.parent.glob(f"{pack.stem}.*"):
+            part.unlink()
+        subprocess.run(["git", "--git-dir", str(store), "unpack-objects", "-q"], input=data, check=True)
+    (store / "objects" / oid[:2] / oid[2:]).unlink()
+
+
 def activation_for(
     repo: Repo,
     *,

@@ -8,6 +8,7 @@ import pytest
 
 from custody.midstep import meant
 from custody.paths import show
+from custody.store import PACKS_MAX
 from runner.contract import ports
 from runner.contract.errors import Code, EnvironmentFault, IntegrityError
 from runner.contract.scope import EVERYTHING, READ_ONLY
@@ -257,6 +258,24 @@ def test_a_mark_costs_one_git_process(repo: Repo, delivery: Delivery) -> None:
         delivery.mark(grant, "a.txt", f"new{number}.txt")
         counts.append(delivery.custody.git_processes - before)
     assert counts[1:] == [1] * 4
+
+
+def test_packs_are_gathered_and_nothing_is_lost(repo: Repo, deliver: Deliver) -> None:
+    """Each savepoint is one pack; however many there were, few are left, and every one of them can be read."""
+    told: list[str] = []
+    work = deliver(repo, before_effect=told.append)
+    work.custody.baseline()
+    grant, commits = work.begin(), []
+    for number in range(PACKS_MAX + 10):
+        repo.write("n.txt", f"{number}\n")
+        commits.append(work.mark(grant, "n.txt").commit)
+    assert told.count("gather packs") == 1
+    assert len(list((work.layout.store / "objects/pack").glob("*.pack"))) < PACKS_MAX
+    asked = "".join(f"{commit}:work/n.txt\n" for commit in commits).encode()
+    store = ("--git-dir", str(work.layout.store))
+    texts = repo.git(*store, "cat-file", "--batch=", stdin=asked).split("\n")
+    assert [text for text in texts if text] == [str(number) for number in range(PACKS_MAX + 10)]
+    repo.git(*store, "fsck", "--strict")
 
 
 def test_a_mark_that_fails_is_tried_again(repo: Repo, deliver: Deliver) -> None:

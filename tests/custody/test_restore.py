@@ -10,7 +10,7 @@ from custody.restore import TEMP_PREFIX
 from runner.contract import ports
 from runner.contract.errors import Code, EnvironmentFault, IntegrityError
 from runner.contract.scope import READ_ONLY
-from tests.custody.fakes import Delivery, Killed, Repo, fingerprint, patterns, tree_of
+from tests.custody.fakes import Delivery, Killed, Repo, fingerprint, lose_object, patterns, tree_of
 
 Deliver = Callable[..., Delivery]
 
@@ -140,7 +140,7 @@ def test_a_lost_blob_is_named_before_anything_is_touched(repo: Repo, delivery: D
     repo.write("n.txt", "2\n")
     repo.write("a.txt", "2\n")
     oid = repo.git("hash-object", "--stdin", stdin=b"only here\n")
-    (delivery.layout.store / "objects" / oid[:2] / oid[2:]).unlink()
+    lose_object(delivery.layout.store, oid)
     with pytest.raises(IntegrityError, match=r"n\.txt") as caught:
         delivery.custody.settle(grant)
     assert caught.value.code is Code.SAVEPOINT_MISSING

@@ -7,7 +7,7 @@ import pytest
 
 from custody import verify_custody
 from runner.contract.outcomes import Check
-from tests.custody.fakes import Delivery, Repo, tree_of
+from tests.custody.fakes import Delivery, Repo, lose_object, tree_of
 
 Deliver = Callable[..., Delivery]
 
@@ -63,11 +63,8 @@ def test_before_the_baseline_there_is_nothing_to_check(repo: Repo, deliver: Deli
 
 
 def spoil_object(repo: Repo, work: Delivery, what: str) -> None:
-    """Takes away or damages one object of the private store."""
-    oid = repo.git("--git-dir", str(work.layout.store), "rev-parse", what)
-    path = work.layout.store / "objects" / oid[:2] / oid[2:]
-    path.chmod(0o644)
-    path.unlink()
+    """Takes one object of the private store away."""
+    lose_object(work.layout.store, repo.git("--git-dir", str(work.layout.store), "rev-parse", what))
 
 
 @pytest.mark.parametrize(
