@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from typing import Final
 
-from benchmarks import crowd, recovering, starting, stepping
+from benchmarks import crowd, custody, recovering, starting, stepping
 from benchmarks.figures import FULL, TINY, Figure, Sizes, machine, markdown, table
 
 PARTS: Final[dict[str, Callable[[Sizes], tuple[Figure, ...]]]] = {
@@ -14,6 +14,7 @@ PARTS: Final[dict[str, Callable[[Sizes], tuple[Figure, ...]]]] = {
     "recovery": recovering.run,
     "start": starting.run,
     "crowd": crowd.run,
+    "custody": custody.run,
 }
 
 

@@ -45,8 +45,8 @@ class Sizes:
     """Completed steps before a kill, and of the Delivery that is inspected."""
     deliveries: int
     """At once in one process."""
-    files: int
-    """In the worktree that a savepoint scans."""
+    trees: tuple[int, ...]
+    """Files in the worktrees that savepoints scan."""
 
 
 FULL = Sizes(
@@ -55,9 +55,9 @@ FULL = Sizes(
     lengths=(10, 300, 3_000),
     histories=(10, 1_000, 10_000),
     deliveries=200,
-    files=20_000,
+    trees=(1_000, 20_000, 100_000),
 )
-TINY = Sizes(repetitions=1, steps=24, lengths=(4,), histories=(4,), deliveries=2, files=20)
+TINY = Sizes(repetitions=1, steps=24, lengths=(4,), histories=(4,), deliveries=2, trees=(20,))
 
 
 def interleaved(repetitions: int, subjects: Mapping[str, Callable[[], float]]) -> dict[str, float]:
