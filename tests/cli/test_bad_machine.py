@@ -103,7 +103,7 @@ def test_two_at_once_under_one_id(runner: CommandLine, words: tuple[str, ...]) -
     assert world.git(Path(words[3]), "worktree", "list").count("\n") == 0
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGQUIT])
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGABRT])
 def test_killed_in_the_middle_of_a_step(runner: CommandLine, words: tuple[str, ...], number: signal.Signals) -> None:
     """Whatever signal ends it, the same call goes on to a settlement, which the next one replays."""
     runner.uncontained()
