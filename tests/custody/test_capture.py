@@ -240,13 +240,17 @@ CONFIGS = [
     {"core.ignorecase": "true"},
     {"core.trustctime": "false", "core.checkStat": "minimal"},
     {"core.symlinks": "false"},
+    {"filter.boom.clean": "false", "filter.boom.smudge": "false", "filter.boom.required": "true"},
 ]
 
 
 @pytest.mark.parametrize("config", CONFIGS, ids="-".join)
 def test_content_and_modes_come_back_byte_for_byte(repo: Repo, deliver: Deliver, config: dict[str, str]) -> None:
     """Line ends, ident, UTF-16 and modes are raw in a savepoint, whatever attributes and config say."""
-    repo.write(".gitattributes", "*.txt eol=crlf\n*.id ident\n*.w working-tree-encoding=UTF-16LE eol=lf\n")
+    repo.write(
+        ".gitattributes", "*.txt eol=crlf\n*.id ident\n*.w working-tree-encoding=UTF-16LE eol=lf\n*.f filter=boom\n"
+    )
+    repo.write("pointer.f", "oid\n")
     repo.write("lines.txt", "one\r\ntwo\r\n")
     repo.write("i.id", "$Id$\n")
     repo.write("wide.w", "wide\n".encode("utf-16-le"))
@@ -261,7 +265,7 @@ def test_content_and_modes_come_back_byte_for_byte(repo: Repo, deliver: Deliver,
     before = tree_of(repo.path)
 
     def spoil() -> None:
-        for name in ("lines.txt", "i.id", "wide.w", "raw.dat", "run.sh"):
+        for name in ("lines.txt", "i.id", "wide.w", "raw.dat", "run.sh", "pointer.f"):
             repo.write(name, "spoiled\n", 0o644)
         (repo.path / "private").rmdir()
 

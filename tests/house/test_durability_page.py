@@ -1,4 +1,5 @@
-"""docs/durability.md promises only what a test of that name proves, or says that none does."""
+"""docs/durability.md, and docs/custody.md where it says what shows it, promise only what a test of that name proves, or say that
+none does."""
 
 import ast
 import re
@@ -9,6 +10,8 @@ import pytest
 from tests.house.source import PROJECT
 
 PAGE = PROJECT / "docs" / "durability.md"
+PAGES = {PAGE: "", PROJECT / "docs" / "custody.md": "\n## What shows it\n"}
+"""Where each page's proofs begin."""
 LINK = re.compile(r"\[([^\]]+)\]\((\.\./tests/[^)]+)\)")
 UNPROVEN = "no test"
 
@@ -32,9 +35,11 @@ def broken(page: str, folder: Path) -> list[str]:
     return wrong + [f"proves nothing: {row}" for row in rows if not LINK.search(row) and UNPROVEN not in row]
 
 
-def test_every_row_names_a_test_that_exists() -> None:
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_every_row_names_a_test_that_exists(page: Path) -> None:
     """Each linked test is a function of the linked file; a row without one says that there is none."""
-    assert broken(PAGE.read_text("utf-8"), PAGE.parent) == []
+    _, begins, proofs = f"\n{page.read_text('utf-8')}".partition(PAGES[page] or "\n")
+    assert begins and LINK.search(proofs) and broken(proofs, page.parent) == []
 
 
 @pytest.mark.parametrize(
