@@ -134,11 +134,12 @@ class Attempts:
         if isinstance(found, ports.ForeignEdit):
             return found
         opening, self._known = found
+        start = opening if opened_at is None else self._written(step, self._known)
         grant = self._issue(step, attempt, scope, opening, expires_in_s)
         self._running = _Running(
             grant=grant,
             opening=opening,
-            mark=Mark.at_start(self._known if opened_at is not None else opening),
+            mark=Mark.at_start(start),
             branches=branches(self._desk.worktree().repository),
         )
         return grant
@@ -224,6 +225,12 @@ class Attempts:
         self._desk.writer.stage(Draft(event=kept_as(kept, (), "step")))
         self._newest = savepoint_of(kept)
         return kept
+
+    def _written(self, step: StepRef, known: Kept) -> Kept:
+        """``known`` as a commit that says all of it, for marks to be laid over."""
+        if known.exact:
+            return known
+        return self._desk.worktree().keep(known.state, known, f"what {step.key} goes on with")
 
     def _issue(self, step: StepRef, attempt: int, scope: Scope, opening: Kept, expires_in_s: float) -> WorkspaceGrant:
         device, inode = self._desk.worktree().root.identity

@@ -99,7 +99,8 @@ class Looker:
             return Uncaptured("submodule")
         with self.root.directory(path) as fd, os.scandir(fd) as entries:
             empty = next(entries, None) is None
-            if not isinstance(known, Directory) and not empty and self.root.lstat(path + b"/.git") is not None:
+            held = isinstance(known, Directory) and not known.empty
+            if not held and not empty and self.root.lstat(path + b"/.git") is not None:
                 return Uncaptured("nested repository")
         return Directory(permission(status), empty)
 

@@ -64,8 +64,8 @@ class Scanner:
         self._state: tuple[State, frozenset[bytes]] | None = None
 
     def scan(self, reference: State | None, index: Index, keep: Callable[[str, bytes], None]) -> Found:
-        """Everything that counts: files that ``reference`` has, that ``index`` tracks, or that the frozen rules do not
-        ignore. ``keep`` gets the content of each file that was read. ``CAPTURE_FAILED`` when a file that was captured
+        """Everything that counts: files that ``reference`` has or tracks, that ``index`` tracks, or that the frozen rules do
+        not ignore. ``keep`` gets the content of each file that was read. ``CAPTURE_FAILED`` when a file that was captured
         before cannot be now, ``CAPTURE_BUDGET`` naming the directory that breaks a budget."""
         walk = _Walk(self, seen=self._seen, reference=reference, index=index, keep=keep)
         try:
@@ -78,9 +78,7 @@ class Scanner:
     def tracked(self, index: Index) -> "_Tracked":
         """What ``index`` says of paths; kept for as long as it is the same one."""
         if self._index is None or self._index[0] is not index:
-            links = frozenset(path for (path, _), entry in index.items() if entry.mode == GITLINK)
-            files = frozenset(path for path, _ in index) - links
-            self._index = index, (files, directories_of(files), links)
+            self._index = index, _tracked(index)
         return self._index[1]
 
     def holders(self, state: State) -> frozenset[bytes]:
@@ -120,6 +118,9 @@ class _Walk:
         self._seen, self._keep = seen, keep
         self._captured: Mapping[bytes, File] = reference.files if reference else {}
         self._tracked, self._tracked_dirs, links = tools.tracked(index)
+        if reference is not None and reference.index is not index:
+            before, above, _ = _tracked(reference.index)  # taken out of the index is not gone
+            self._tracked, self._tracked_dirs = self._tracked | before, self._tracked_dirs | above
         # A gitlink that was staged since then may be there only to hide a directory.
         self._links = {p for p in links if reference is None or _is_link(reference.index.get((p, 0)))}
         # Whatever is put around them since, what was captured in these is looked at.
@@ -269,6 +270,12 @@ class _Walk:
         count = Counter(directory for path in new for directory in parents(path))
         heavy = [directory for directory, files in count.items() if files * 2 > len(new)]
         return max(heavy, key=len, default=b"")
+
+
+def _tracked(index: Index) -> _Tracked:
+    links = frozenset(path for (path, _), entry in index.items() if entry.mode == GITLINK)
+    files = frozenset(path for path, _ in index) - links
+    return files, directories_of(files), links
 
 
 def _is_link(entry: Staged | None) -> bool:

@@ -121,7 +121,9 @@ class Worktree:
         """``target`` with the worktree's state as the proving scan found it. ``present`` is in the store; ``temp`` is given
         when a journaled restore goes on."""
         rules = self._snapshots.rules
-        ignored = rules.ignored([path for path in present.state.files if path not in target.state.files])
+        tracked = target.state.index
+        new = [path for path in present.state.files if path not in target.state.files]
+        ignored = rules.ignored([path for path in new if not any((path, stage) in tracked for stage in range(4))])
         rules.rest()
         plan = plan_between(present.state, target.state, ignored)
         if plan.empty and not temp:

@@ -134,9 +134,10 @@ class Machine(RuleBasedStateMachine):
         return Copy({**self.opening.things, **self.mark.things}, self.opening.entries)
 
     @precondition(lambda self: self.grant is not None)
-    @rule(what=st.lists(edits, max_size=4))
-    def tool_call(self, what: list[Edit]) -> None:
-        """A mid-step savepoint of everything that a full comparison finds."""
+    @rule(what=st.lists(edits, max_size=4), kill=st.sampled_from([False, False, False, True]))
+    def tool_call(self, what: list[Edit], kill: bool) -> None:
+        """A mid-step savepoint of everything that a full comparison finds; killed at it, the attempt goes back to the one
+        before."""
         self.edit(what)
         grant = self.grant
         assert grant is not None
@@ -145,7 +146,15 @@ class Machine(RuleBasedStateMachine):
             p for p in self.mark.things.keys() | now.things.keys() if self.mark.things.get(p) != now.things.get(p)
         )
         names = tuple(os.fsdecode(p) for p in (*paths, *sorted(now.uncaptured)))
-        self.keep(self.work.mark(grant, *names).commit, now)
+        self.fuse = KillAt(0) if kill else None
+        try:
+            self.keep(self.work.mark(grant, *names).commit, now)
+        except Killed:
+            self.done["killed at a mark"] += 1
+            self.recovered()
+            return
+        finally:
+            self.fuse = None
         self.mark = now
         self.done["mark"] += 1
 
@@ -153,7 +162,7 @@ class Machine(RuleBasedStateMachine):
     @rule(
         what=st.lists(edits, max_size=5),
         keep=st.sampled_from([True, True, False]),
-        kills=st.lists(st.integers(0, 30), max_size=2),
+        kills=st.lists(st.integers(0, 9), max_size=2),
     )
     def verdict(self, what: list[Edit], keep: bool, kills: list[int]) -> None:
         """Settled or discarded, perhaps after processes that were killed at it; an attempt so interrupted goes back to its

@@ -100,7 +100,8 @@ def copy_of(repo: Repo, reference: Copy | None, entries: Entries | None = None) 
     held = before | {p for p, t in reference.things.items() if t.kind != "dir" or t.data} if reference else set()
     gitlinks = {path for (path, _), entry in entries.items() if entry[1] == "160000"}
     links = {p for p in gitlinks if reference is None or reference.entries.get((p, 0), "  ")[1] == "160000"}
-    wanted = before | {path for path, _ in entries} - gitlinks
+    was = {p for (p, _), entry in reference.entries.items() if entry[1] != "160000"} if reference else set()
+    wanted = before | was | {path for path, _ in entries} - gitlinks
     things: dict[bytes, Thing] = {}
     uncaptured: dict[bytes, str] = {}
     closed: list[bytes] = []

@@ -183,3 +183,16 @@ def test_a_mark_holds_what_a_path_became(
         k: v for k, v in marked.items() if k not in ignored
     }
     assert isinstance(work.custody.settle(again), ports.Accepted)
+
+
+def test_a_tracked_name_that_is_ignored_is_undone_when_it_leaves_the_index(repo: Repo, deliver: Deliver) -> None:
+    """A file that was deleted and is still tracked: written anew and taken out of the index, it is no ignored file."""
+    repo.write("old.log")
+    repo.git("add", "-f", "old.log")
+    repo.git("commit", "-q", "-m", "forced")
+    (repo.path / "old.log").unlink()
+    work = deliver(repo, include_dirty=True)
+    work.custody.baseline()
+    told = undone(work, lambda: (repo.write("old.log", "new\n"), repo.git("rm", "-q", "--cached", "old.log")))
+    assert told == ("created old.log", "staged old.log")
+    assert not (repo.path / "old.log").exists() and repo.git("ls-files", "old.log") == "old.log"
