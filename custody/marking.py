@@ -99,7 +99,8 @@ class Looker:
             return Uncaptured("submodule")
         with self.root.directory(path) as fd, os.scandir(fd) as entries:
             empty = next(entries, None) is None
-            held = isinstance(known, Directory) and not known.empty
+            known_as = (known, at(before.start.state, path))
+            held = any(isinstance(what, Directory) and not what.empty for what in known_as)
             if not held and not empty and self.root.lstat(path + b"/.git") is not None:
                 return Uncaptured("nested repository")
         return Directory(permission(status), empty)

@@ -36,7 +36,8 @@ MEMORY = Path("/dev/shm")
 
 
 class Machine(RuleBasedStateMachine):
-    """One Delivery. ``known`` is what the worktree is between attempts, ``opening`` what an open attempt is judged against."""
+    """One Delivery. ``known`` is what the worktree is between attempts, ``opening`` what an open attempt is judged against,
+    ``start`` what it goes on from in this process."""
 
     done: ClassVar[Counter[str]] = Counter()
 
@@ -78,7 +79,7 @@ class Machine(RuleBasedStateMachine):
             self.repo.git("reset", "-q", "--soft", self.work.activation.workspace.base_commit)
         self.work.reopen()
         taken = self.work.custody.baseline()
-        self.known = self.mark = self.opening = copy_of(self.repo, None)
+        self.known = self.mark = self.start = self.opening = copy_of(self.repo, None)
         self.keep(taken.commit, self.known)
 
     # --- what happens to the worktree ----------------------------------------------------------------------------------
@@ -126,12 +127,12 @@ class Machine(RuleBasedStateMachine):
 
     def opened(self, grant: WorkspaceGrant, scope: Scope) -> None:
         self.grant, self.scope = grant, scope
-        self.opening = self.mark = self.known
+        self.opening = self.start = self.mark = self.known
 
     @property
     def marked(self) -> Copy:
         """What counts in the middle of an attempt: also what an earlier call made, whatever was put around it since."""
-        return Copy({**self.opening.things, **self.mark.things}, self.opening.entries)
+        return Copy({**self.start.things, **self.mark.things}, self.opening.entries)
 
     @precondition(lambda self: self.grant is not None)
     @rule(what=st.lists(edits, max_size=4), kill=st.sampled_from([False, False, False, True]))
@@ -196,6 +197,7 @@ class Machine(RuleBasedStateMachine):
             self.untouched({p: t for p, t in before.items() if p in self.uncounted(copy_of(self.repo, self.marked))})
             now = copy_of(self.repo, self.mark, None)
             assert not left(self.mark, now), left(self.mark, now)
+            self.start = self.mark
             return
 
     def judged(self, keep: bool) -> None:
